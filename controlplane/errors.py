@@ -1,0 +1,132 @@
+"""Errors of the running parts. The class says the caller's next move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from events.errors import ControlPlaneError
+
+
+class SettingsError(ControlPlaneError):
+    """A setting, permission or environment value is wrong. Correct the set-up."""
+
+    def __init__(self, *, field: str, value: object, rule: str) -> None:
+        """Name the ``field``, its ``value`` and the ``rule`` that it breaks."""
+        self.field, self.value, self.rule = field, value, rule
+        super().__init__(f"{field} {value!r} is not valid: {rule}")
+
+
+class LogUnavailableError(ControlPlaneError):
+    """The broker gave no answer in time. Nothing was decided; try again."""
+
+    def __init__(self, *, url: str, doing: str, reason: str = "no answer") -> None:
+        """Say what was tried (``doing``) at which ``url`` and what came of it."""
+        self.url, self.doing, self.reason = url, doing, reason
+        super().__init__(
+            f"the broker at {url} is not available ({reason}) while {doing}; "
+            "start nats-server with JetStream, or run: controlplane up"
+        )
+
+
+class LogFullError(ControlPlaneError):
+    """The stream refused an event because it is full. Raise its limit, then retry."""
+
+    def __init__(self, *, stream: str, reason: str) -> None:
+        """Name the full ``stream`` and the broker's ``reason``."""
+        self.stream, self.reason = stream, reason
+        super().__init__(
+            f"stream {stream} is full ({reason}); nothing was stored or lost: "
+            "raise its limit or start a new cell"
+        )
+
+
+class AppendConflictError(ControlPlaneError):
+    """Another append came first. Read the subject again and decide anew."""
+
+    def __init__(
+        self, *, subject: str, expected: int | None, last: int | None, code: int
+    ) -> None:
+        """Give the ``subject``, the ``expected`` and (if told) ``last`` sequence."""
+        self.subject, self.expected, self.last, self.code = (
+            subject,
+            expected,
+            last,
+            code,
+        )
+        super().__init__(
+            f"append to {subject} expected sequence {expected} but the last is "
+            f"{last if last is not None else 'another'} (err_code {code}); "
+            "read the subject again and decide anew"
+        )
+
+
+class AppendOutcomeUnknownError(ControlPlaneError):
+    """Sent, but no answer came: it may or may not be stored. Repeat the same bytes."""
+
+    def __init__(self, *, subject: str, reason: str) -> None:
+        """Give the ``subject`` and why the outcome is unknown."""
+        self.subject, self.reason = subject, reason
+        super().__init__(
+            f"the outcome of the append to {subject} is unknown ({reason}); "
+            "repeat the same bytes until there is a definite answer"
+        )
+
+
+class TopologyDriftError(ControlPlaneError):
+    """The cell's streams are not as they should be. Each difference is named."""
+
+    def __init__(self, *, differences: Sequence[str]) -> None:
+        """List the ``differences``, one line each."""
+        self.differences = tuple(differences)
+        super().__init__(
+            "the cell differs from what this version needs: "
+            + "; ".join(self.differences)
+        )
+
+
+class HistoryForkedError(ControlPlaneError):
+    """The log is not the one that was read before: history was lost or replaced."""
+
+    def __init__(self, *, reason: str, revision: int) -> None:
+        """Give the ``reason`` and the last ``revision`` that had been read."""
+        self.reason, self.revision = reason, revision
+        super().__init__(
+            f"the log's history changed after revision {revision} was read: {reason}; "
+            "the view is rebuilt in a new epoch"
+        )
+
+
+class HistoryTruncatedError(ControlPlaneError):
+    """The beginning of the log is gone and no snapshot vouches for it."""
+
+    def __init__(self, *, first: int) -> None:
+        """Give the ``first`` revision that the log still has."""
+        self.first = first
+        super().__init__(
+            f"the log begins at revision {first} and no usable snapshot reaches it; "
+            "restore the stream from a backup, or start a new cell"
+        )
+
+
+class IncarnationSupersededError(ControlPlaneError):
+    """Another life of this worker registered. This one is over for good."""
+
+    def __init__(
+        self, *, namespace: str, worker_id: str, incarnation: str, by: str | None
+    ) -> None:
+        """Name the worker, its ended ``incarnation`` and the one that took over."""
+        self.namespace, self.worker_id = namespace, worker_id
+        self.incarnation, self.by = incarnation, by
+        super().__init__(
+            f"worker {namespace}/{worker_id}: incarnation {incarnation} was superseded"
+            f" by {by or 'another'}; stop this process or give it another worker_id"
+        )
+
+
+class LeaseLostError(ControlPlaneError):
+    """The life expired and what it held is taken. Start again with a new claim."""
+
+    def __init__(self, *, namespace: str, worker_id: str, reason: str) -> None:
+        """Name the worker and the ``reason``."""
+        self.namespace, self.worker_id, self.reason = namespace, worker_id, reason
+        super().__init__(f"worker {namespace}/{worker_id} lost its lease: {reason}")
