@@ -1,0 +1,365 @@
+"""What a process says of itself: every metric of the project is declared here.
+
+A class per kind of process, each over a registry of its own: a test or a demo holds
+several in one process. Counters only grow; gauges are set by whoever knows, or read
+at scrape time through ``set_function``. Log lines are set up in `logs`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from .logs import configure_logging
+
+__all__ = [
+    "PickTally",
+    "ProjectorMetrics",
+    "RouterMetrics",
+    "WorkerGroup",
+    "WorkerMetrics",
+    "configure_logging",
+    "metric_rows",
+    "metrics_route",
+    "render_metrics_page",
+]
+
+ANOMALY_KINDS: Final = ("stale", "unknown", "undecodable", "no_op")
+NOTICE_KINDS: Final = (
+    "unknown",
+    "expired",
+    "superseded",
+    "quarantined",
+    "drain_requested",
+)
+VIEW_SOURCES: Final = ("none", "checkpoint", "live")
+REFUSALS: Final = ("conflict", "refused", "outcome_unknown")
+EPOCH_REASONS: Final = (
+    "first",
+    "fold_version",
+    "rebuild",
+    "history_lost",
+    "history_forked",
+)
+RESYNC_REASONS: Final = ("start", "epoch", "gap", "dropped", "divergence", "history")
+PICK_FAILURES: Final = ("model_not_found", "model_unavailable", "stale")
+REREGISTRATION_REASONS: Final = ("unknown", "expired")
+EXPOSITION_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Kind: TypeAlias = Literal["counter", "gauge"]
+
+_Metric = TypeVar("_Metric", Counter, Gauge)
+
+
+class MetricRow(NamedTuple):
+    """One line of the page of metrics."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    meaning: str
+
+
+class WorkerGroup(NamedTuple):
+    """Workers that one series counts; ``state``: routable, or the first blocker."""
+
+    namespace: str
+    model: str
+    role: str
+    state: str
+
+
+class _Sheet:
+    """Declares metrics of one kind of process and remembers what it declared."""
+
+    def __init__(self, process: str, registry: CollectorRegistry) -> None:
+        self._prefix, self._registry = f"controlplane_{process}_", registry
+        self.rows: list[MetricRow] = []
+
+    def counter(self, name: str, meaning: str, **labels: Iterable[str]) -> Counter:
+        full = self.note(f"{name}_total", "counter", meaning, *labels)
+        made = Counter(full, meaning, tuple(labels), registry=self._registry)
+        return _begun(made, labels)
+
+    def gauge(self, name: str, meaning: str, **labels: Iterable[str]) -> Gauge:
+        full = self.note(name, "gauge", meaning, *labels)
+        made = Gauge(full, meaning, tuple(labels), registry=self._registry)
+        return _begun(made, labels)
+
+    def note(self, name: str, kind: Kind, meaning: str, *labels: str) -> str:
+        row = MetricRow(self._prefix + name, kind, labels, meaning)
+        self.rows.append(row)
+        return row.name
+
+
+def _begun(metric: _Metric, labels: Mapping[str, Iterable[str]]) -> _Metric:
+    """Begin each known label at 0, so that a rate sees its first step too."""
+    for name, values in labels.items():
+        for value in values:
+            metric.labels(**{name: value})
+    return metric
+
+
+class _AtScrape(Collector):
+    """Families that are computed when they are asked for; nothing before."""
+
+    def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
+        self._families = families
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        return self._families()
+
+
+class ProjectorMetrics:
+    """A projector: what it folded, published, expired, and whether it leads."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Declare all of it in ``registry``."""
+        sheet = _Sheet("projector", registry)
+        self.rows = sheet.rows
+        self._position(sheet)
+        self._publishing(sheet)
+        self._liveness(sheet)
+        self._fleet(sheet, registry)
+
+    def _position(self, sheet: _Sheet) -> None:
+        gauge, counter = sheet.gauge, sheet.counter
+        self.revision = gauge("revision", "Revision of the last record folded")
+        self.ordinal = gauge("ordinal", "Ordinal of the last delta computed")
+        self.epoch = gauge("epoch", "Count of the epoch that the deltas belong to")
+        self.leader = gauge("leader", "1 while this projector holds the lease, else 0")
+        self.log_last_revision = gauge(
+            "log_last_revision", "Last revision that the log is known to have"
+        )
+        self.log_fill_ratio = gauge(
+            "log_fill_ratio", "Share of the log's size limit in use; 0 without a limit"
+        )
+        self.records_folded = counter("records_folded", "Records folded, replay too")
+        self.log_resumptions = counter(
+            "log_resumptions", "Times the log's reader went on from its own last record"
+        )
+        self.anomalies = gauge(
+            "anomalies",
+            "Records of the log that the fold sets aside",
+            kind=ANOMALY_KINDS,
+        )
+
+    def _publishing(self, sheet: _Sheet) -> None:
+        gauge, counter = sheet.gauge, sheet.counter
+        self.oldest_unpublished_s = gauge(
+            "oldest_unpublished_delta_age_seconds",
+            "Age of the oldest delta that is computed but not published; 0: none waits",
+        )
+        self.deltas_published = counter("deltas_published", "Deltas stored by this one")
+        self.publish_batches = counter("publish_batches", "Atomic batches of deltas")
+        self.publishes_refused = counter(
+            "publishes_refused", "Publishes that were not acknowledged", reason=REFUSALS
+        )
+        self.epoch_starts = counter(
+            "epoch_starts", "Epochs that this projector started", reason=EPOCH_REASONS
+        )
+        self.snapshots_written = counter("snapshots_written", "Snapshots stored whole")
+        self.snapshots_failed = counter("snapshots_failed", "Snapshots not stored")
+        self.snapshot_revision = gauge(
+            "snapshot_revision", "Revision of the newest snapshot known; 0: none"
+        )
+        self.divergences = counter(
+            "divergences", "Published deltas that differ from the one computed here"
+        )
+
+    def _liveness(self, sheet: _Sheet) -> None:
+        gauge, counter = sheet.gauge, sheet.counter
+        self.beats_received = counter("beats_received", "Beats that arrived")
+        self.beats_lost = counter(
+            "beats_lost", "Beats dropped because this subscription was slow"
+        )
+        self.lives = gauge("lives", "Lives whose leases are tracked")
+        self.expiries = counter("expiries", "Lives that this projector expired")
+        self.expiries_held = gauge(
+            "expiries_held", "Lives overdue that the mass-expiry guard holds"
+        )
+        self.guard_engaged = gauge(
+            "expiry_guard_engaged", "1 while the mass-expiry guard holds, else 0"
+        )
+        self.blind_s = counter(
+            "blind_seconds", "Time in which beats could not be seen; it extends leases"
+        )
+        self.notices_sent = counter(
+            "notices_sent", "Notices sent to lives", kind=NOTICE_KINDS
+        )
+
+    def _fleet(self, sheet: _Sheet, registry: CollectorRegistry) -> None:
+        self.worker_sets = sheet.gauge("worker_sets", "WorkerSets in the view")
+        self.worker_sets_ready = sheet.gauge("worker_sets_ready", "WorkerSets ready")
+        meaning = "Workers in the view; state: routable or the first blocker"
+        name = sheet.note("workers", "gauge", meaning, *WorkerGroup._fields)
+        self._workers: Mapping[WorkerGroup, int] = {}
+
+        def workers() -> Iterator[Metric]:
+            family = GaugeMetricFamily(name, meaning, labels=WorkerGroup._fields)
+            for group, count in self._workers.items():
+                family.add_metric(group, count)
+            yield family
+
+        registry.register(_AtScrape(workers))
+
+    def show_workers(self, counts: Mapping[WorkerGroup, int]) -> None:
+        """Replace all counts of workers; a group that is not named has no series."""
+        self._workers = dict(counts)
+
+    def show_anomalies(self, counts: Mapping[str, int]) -> None:
+        """Set the number of anomalies of each kind in ``counts``."""
+        for kind, count in counts.items():
+            self.anomalies.labels(kind=kind).set(count)
+
+
+class PickTally:
+    """Picks counted as plain integers: picking must not pay for a lock."""
+
+    __slots__ = ("failed", "picked")
+
+    def __init__(self) -> None:
+        """Start at nothing."""
+        self.picked = 0
+        self.failed: dict[str, int] = dict.fromkeys(PICK_FAILURES, 0)
+
+    def fail(self, reason: str) -> None:
+        """Count one pick that raised, under one of `PICK_FAILURES`."""
+        self.failed[reason] = self.failed.get(reason, 0) + 1
+
+
+class RouterMetrics:
+    """A router's view: where it stands, how stale it is, what it repaired."""
+
+    def __init__(
+        self, registry: CollectorRegistry, tally: PickTally | None = None
+    ) -> None:
+        """Declare all of it in ``registry``; picks are read from ``tally``."""
+        self.tally = PickTally() if tally is None else tally
+        sheet = _Sheet("router", registry)
+        self.rows = sheet.rows
+        self._position(sheet)
+        self._following(sheet)
+        registry.register(_AtScrape(self._picks(sheet)))
+
+    def _position(self, sheet: _Sheet) -> None:
+        self.revision = sheet.gauge("revision", "Revision that the view includes")
+        self.ordinal = sheet.gauge("ordinal", "Ordinal of the last delta applied")
+        self.epoch = sheet.gauge("epoch", "Count of the epoch that the view is in")
+        self.stale_s = sheet.gauge(
+            "stale_seconds", "Time for which the view may have been behind the log"
+        )
+        self.source = sheet.gauge(
+            "source", "1 at where the view comes from, else 0", source=VIEW_SOURCES
+        )
+
+    def _following(self, sheet: _Sheet) -> None:
+        counter = sheet.counter
+        self.deltas_applied = counter("deltas_applied", "Deltas applied to the view")
+        self.duplicates_compared = counter(
+            "duplicates_compared", "Deltas already applied, compared and dropped"
+        )
+        self.gaps_repaired = counter(
+            "gaps_repaired", "Runs of missing deltas fetched from the view stream"
+        )
+        self.resyncs = counter(
+            "resyncs", "Times the view was loaded anew", reason=RESYNC_REASONS
+        )
+        self.divergences = counter(
+            "divergences", "Same place, other digest: found, reported and resynced"
+        )
+        self.checkpoints_written = counter(
+            "checkpoints_written", "Checkpoint files written"
+        )
+        self.dropped_then_resynced = counter(
+            "dropped_then_resynced", "Times this router was too slow and resynced"
+        )
+
+    def _picks(self, sheet: _Sheet) -> Callable[[], Iterator[Metric]]:
+        meaning, why = "Picks that gave a worker", "Picks that raised"
+        picks = sheet.note("picks_total", "counter", meaning)
+        failed = sheet.note("picks_failed_total", "counter", why, "reason")
+
+        def families() -> Iterator[Metric]:
+            yield CounterMetricFamily(picks, meaning, value=self.tally.picked)
+            family = CounterMetricFamily(failed, why, labels=["reason"])
+            for reason, count in tuple(self.tally.failed.items()):
+                family.add_metric([reason], count)
+            yield family
+
+        return families
+
+    def show_source(self, source: str) -> None:
+        """Say where the view comes from: none, checkpoint or live."""
+        for name in VIEW_SOURCES:
+            self.source.labels(source=name).set(name == source)
+
+
+class WorkerMetrics:
+    """The worker client of a plane: all the workers of one process together."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Declare all of it in ``registry``; counting is safe from any thread."""
+        sheet = _Sheet("worker", registry)
+        self.rows = sheet.rows
+        self.beats_sent = sheet.counter("beats_sent", "Beats handed to the broker")
+        self.reregistrations = sheet.counter(
+            "reregistrations",
+            "Registrations after the first, by what asked for them",
+            reason=REREGISTRATION_REASONS,
+        )
+        self.notices = sheet.counter("notices", "Notices received", kind=NOTICE_KINDS)
+        self.append_retries = sheet.counter(
+            "append_retries", "Appends repeated, for want of an answer or on conflict"
+        )
+
+
+def metrics_route(
+    registry: CollectorRegistry, sample: Callable[[], None] | None = None
+) -> Callable[[], Awaitable[tuple[int, str, bytes]]]:
+    """A handler for ``/metrics``; ``sample`` runs first, to set what is dear."""
+
+    async def metrics() -> tuple[int, str, bytes]:
+        if sample is not None:
+            sample()
+        return 200, EXPOSITION_TYPE, generate_latest(registry)
+
+    return metrics
+
+
+def metric_rows() -> dict[str, list[MetricRow]]:
+    """Every metric of the project, by kind of process."""
+    return {
+        "Projector": ProjectorMetrics(CollectorRegistry()).rows,
+        "Router": RouterMetrics(CollectorRegistry()).rows,
+        "Worker client": WorkerMetrics(CollectorRegistry()).rows,
+    }
+
+
+def render_metrics_page() -> str:
+    """The page of metrics, as Markdown: ``.github/METRICS.md`` is this text."""
+    lines = [
+        "# Metrics",
+        "",
+        "Generated from `controlplane/telemetry.py`; write it anew with",
+        "`python -m controlplane.telemetry > .github/METRICS.md`.",
+    ]
+    for process, rows in metric_rows().items():
+        lines += ["", f"## {process}", ""]
+        lines += ["| Name | Type | Labels | Meaning |", "|---|---|---|---|"]
+        for name, kind, labels, meaning in rows:
+            shown = ", ".join(f"`{label}`" for label in labels)
+            lines.append(f"| `{name}` | {kind} | {shown} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render_metrics_page())

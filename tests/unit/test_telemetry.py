@@ -1,0 +1,159 @@
+"""What a scrape shows."""
+
+import json
+import logging
+
+import pytest
+import structlog
+from prometheus_client import CollectorRegistry, generate_latest
+
+from controlplane.errors import SettingsError
+from controlplane.telemetry import (
+    PickTally,
+    ProjectorMetrics,
+    RouterMetrics,
+    WorkerGroup,
+    WorkerMetrics,
+    configure_logging,
+    metric_rows,
+    metrics_route,
+)
+
+
+@pytest.fixture
+def registry():
+    return CollectorRegistry()
+
+
+def scrape(registry) -> str:
+    return generate_latest(registry).decode()
+
+
+def test_names_are_prefixed_unique_and_say_their_unit():
+    rows = [row for rows in metric_rows().values() for row in rows]
+    names = [row.name for row in rows]
+    assert len(set(names)) == len(names)
+    for row in rows:
+        assert row.name.startswith("controlplane_")
+        assert row.name.endswith("_total") == (row.kind == "counter"), row.name
+
+
+def test_every_declared_metric_is_exposed_under_its_declared_name(registry):
+    processes = (ProjectorMetrics(registry), RouterMetrics(registry))
+    text = scrape(registry) + scrape_of(WorkerMetrics)
+    for rows in (*(p.rows for p in processes), metric_rows()["Worker client"]):
+        for row in rows:
+            assert f"# TYPE {row.name} {row.kind}\n" in text
+
+
+def scrape_of(process) -> str:
+    registry = CollectorRegistry()
+    process(registry)
+    return scrape(registry)
+
+
+def test_two_of_a_kind_do_not_share_numbers():
+    one, two = CollectorRegistry(), CollectorRegistry()
+    RouterMetrics(one).deltas_applied.inc(3)
+    RouterMetrics(two)
+    assert "controlplane_router_deltas_applied_total 3.0" in scrape(one)
+    assert "controlplane_router_deltas_applied_total 0.0" in scrape(two)
+
+
+def test_known_labels_begin_at_zero(registry):
+    ProjectorMetrics(registry)
+    text = scrape(registry)
+    for kind in ("stale", "unknown", "undecodable", "no_op"):
+        assert f'controlplane_projector_anomalies{{kind="{kind}"}} 0.0' in text
+
+
+def test_a_group_of_workers_that_is_gone_has_no_series(registry):
+    metrics = ProjectorMetrics(registry)
+    ready = WorkerGroup("prod", "llama", "decode", "routable")
+    metrics.show_workers({ready: 2, ready._replace(state="held"): 1})
+    metrics.show_workers({ready: 3})
+    lines = [x for x in scrape(registry).splitlines() if "_workers{" in x]
+    labels = 'model="llama",namespace="prod",role="decode",state="routable"'
+    assert lines == [f"controlplane_projector_workers{{{labels}}} 3.0"]
+
+
+def test_anomalies_are_set_not_added(registry):
+    metrics = ProjectorMetrics(registry)
+    metrics.show_anomalies({"stale": 2, "no_op": 1})
+    metrics.show_anomalies({"stale": 3, "no_op": 1})
+    assert 'controlplane_projector_anomalies{kind="stale"} 3.0' in scrape(registry)
+
+
+def test_picks_are_read_when_asked_for(registry):
+    tally = PickTally()
+    RouterMetrics(registry, tally)
+    tally.picked += 7
+    tally.fail("model_not_found")
+    text = scrape(registry)
+    assert "controlplane_router_picks_total 7.0" in text
+    failed = "controlplane_router_picks_failed_total"
+    assert f'{failed}{{reason="model_not_found"}} 1.0' in text
+    assert f'{failed}{{reason="model_unavailable"}} 0.0' in text
+
+
+def test_a_view_has_one_source_at_a_time(registry):
+    metrics = RouterMetrics(registry)
+    metrics.show_source("checkpoint")
+    metrics.show_source("live")
+    text = scrape(registry)
+    assert 'controlplane_router_source{source="live"} 1.0' in text
+    assert 'controlplane_router_source{source="checkpoint"} 0.0' in text
+
+
+async def test_the_page_samples_before_it_answers(registry):
+    metrics = ProjectorMetrics(registry)
+    page = metrics_route(registry, lambda: metrics.revision.set(41))
+    status, content_type, body = await page()
+    assert (status, content_type.split(";")[0]) == (200, "text/plain")
+    assert b"controlplane_projector_revision 41.0" in body
+
+
+@pytest.fixture
+def _logging_as_before():
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level, structlog.get_config())
+    yield
+    root.handlers[:], root.level = before[0], before[1]
+    structlog.configure(**before[2])
+
+
+@pytest.mark.usefixtures("_logging_as_before")
+def test_json_log_lines_are_one_object_each_and_go_to_stderr(capsys):
+    configure_logging("info", "json")
+    log = structlog.get_logger()
+    log.debug("not shown")
+    log.info("worker registered", worker_id="w1", revision=7)
+    logging.getLogger("nats").error("connection %s", "lost")
+    out, err = capsys.readouterr()
+    ours, theirs = map(json.loads, err.splitlines())
+    assert out == ""
+    assert (ours["event"], ours["revision"]) == ("worker registered", 7)
+    assert (theirs["event"], theirs["level"]) == ("connection lost", "error")
+
+
+@pytest.mark.usefixtures("_logging_as_before")
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_a_logged_error_does_not_show_local_variables(capsys, style):
+    def failing(password):
+        raise ValueError(password[:0])
+
+    configure_logging("info", style)
+    secret = "s3cr3t-value"
+    try:
+        failing(secret)
+    except ValueError:
+        structlog.get_logger().exception("it failed")
+    err = capsys.readouterr().err
+    assert "ValueError" in err
+    assert "s3cr3t-value" not in err
+
+
+@pytest.mark.parametrize(("level", "style"), [("loud", "json"), ("info", "xml")])
+def test_a_level_or_style_that_there_is_not_is_refused(level, style):
+    with pytest.raises(SettingsError, match="must be one of"):
+        configure_logging(level, style)
