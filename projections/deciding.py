@@ -1,0 +1,214 @@
+"""What an event changes in the fleet: changes, or why there are none."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from events import (
+    AdapterLoaded,
+    AdapterUnloaded,
+    LoadThresholdsSet,
+    ModelForgotten,
+    ModelName,
+    TrafficWeightSet,
+    WorkerDeregistered,
+    WorkerExpired,
+    WorkerHeld,
+    WorkerRegistered,
+    WorkerResumed,
+    WorkerStatusChanged,
+    WorkerUpdated,
+)
+
+from .admission import decide_arrival, decide_leaving
+from .anomaly import AnomalyKind
+from .fleet import (
+    FleetChange,
+    FleetState,
+    Hold,
+    KnownGone,
+    KnownPut,
+    Registration,
+    Setting,
+    SettingGone,
+    SettingPut,
+    Thresholds,
+    Weight,
+    WorkerPut,
+)
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The record changes nothing, and why."""
+
+    kind: AnomalyKind
+    reason: str
+    skipped_tag: str | None = None
+
+
+AnyAmendment: TypeAlias = (
+    WorkerStatusChanged
+    | WorkerUpdated
+    | AdapterLoaded
+    | AdapterUnloaded
+    | WorkerDeregistered
+    | WorkerExpired
+)
+AnyWorkerEvent: TypeAlias = WorkerRegistered | AnyAmendment
+AnySettingEvent: TypeAlias = (
+    WorkerHeld | WorkerResumed | TrafficWeightSet | LoadThresholdsSet | ModelForgotten
+)
+Outcome: TypeAlias = tuple[FleetChange, ...] | Refusal
+
+
+def decide_worker(
+    state: FleetState, event: AnyWorkerEvent, recorded_at: datetime
+) -> Outcome:
+    """What a worker's event changes; only its current life may change it."""
+    current = state.workers.get((event.namespace, event.worker_id))
+    if isinstance(event, WorkerRegistered):
+        return _registered(state, event, current, recorded_at)
+    if current is None:
+        return Refusal("no_op", f"no worker {event.namespace}/{event.worker_id}")
+    if current.incarnation != event.incarnation:
+        now = current.incarnation
+        return Refusal(
+            "stale", f"incarnation {event.incarnation}, but {now} is current"
+        )
+    return _amended(state, event, current)
+
+
+def _amended(state: FleetState, event: AnyAmendment, current: Registration) -> Outcome:
+    match event:
+        case WorkerStatusChanged():
+            return _changed(state, current, status=event.status)
+        case WorkerUpdated():
+            return _updated(state, current, event)
+        case AdapterLoaded():
+            adapters = tuple(sorted({*current.adapters, event.adapter}))
+            return _changed(state, current, adapters=adapters)
+        case AdapterUnloaded():
+            adapters = tuple(a for a in current.adapters if a != event.adapter)
+            return _changed(state, current, adapters=adapters)
+        case WorkerDeregistered() | WorkerExpired():
+            return decide_leaving(state, current)
+        case _:
+            assert_never(event)
+
+
+def decide_setting(state: FleetState, event: AnySettingEvent) -> Outcome:
+    """What an operator's decision changes."""
+    match event:
+        case WorkerHeld():
+            return _set(
+                state,
+                Hold(
+                    namespace=event.namespace,
+                    worker_id=event.worker_id,
+                    reason=event.reason,
+                    by=event.by,
+                ),
+            )
+        case WorkerResumed():
+            key = ("hold", event.namespace, event.worker_id)
+            if key in state.settings:
+                return (SettingGone(key),)
+            return Refusal("no_op", "the worker is not held")
+        case TrafficWeightSet():
+            return _set(
+                state,
+                Weight(
+                    namespace=event.namespace,
+                    model=event.model,
+                    weight=float(event.weight),
+                    reason=event.reason,
+                    by=event.by,
+                ),
+            )
+        case LoadThresholdsSet():
+            return _set(
+                state,
+                Thresholds(
+                    model=event.model,
+                    busy_kv_usage=event.busy_kv_usage,
+                    busy_running=event.busy_running,
+                    busy_waiting=event.busy_waiting,
+                    reason=event.reason,
+                    by=event.by,
+                ),
+            )
+        case ModelForgotten():
+            return _forgotten(state, event.model)
+        case _:
+            assert_never(event)
+
+
+def _registered(
+    state: FleetState,
+    event: WorkerRegistered,
+    current: Registration | None,
+    recorded_at: datetime,
+) -> Outcome:
+    again = current is not None and current.incarnation == event.incarnation
+    worker = Registration(
+        namespace=event.namespace,
+        worker_id=event.worker_id,
+        incarnation=event.incarnation,
+        component=event.component,
+        endpoint=event.endpoint,
+        model=event.model,
+        role=event.role,
+        needs=event.needs,
+        checksum=event.checksum,
+        address=event.address,
+        capabilities=tuple(sorted(set(event.capabilities))),
+        adapters=tuple(sorted(set(event.adapters))),
+        capacity=event.capacity,
+        labels=event.labels,
+        lease_ttl_s=float(event.lease_ttl_s),
+        status=event.status,
+        registered_at=current.registered_at if current and again else recorded_at,
+    )
+    if worker == current:
+        return Refusal("no_op", "the registration says what is known already")
+    learnt = _learn(state, (worker.model, *worker.adapters))
+    return (*decide_arrival(state, worker, current), *learnt)
+
+
+def _updated(state: FleetState, current: Registration, event: WorkerUpdated) -> Outcome:
+    given = {
+        "address": event.address,
+        "capacity": event.capacity,
+        "labels": event.labels,
+    }
+    return _changed(state, current, **{k: v for k, v in given.items() if v is not None})
+
+
+def _changed(state: FleetState, current: Registration, **fields: object) -> Outcome:
+    worker = msgspec.structs.replace(current, **fields)
+    if worker == current:
+        return Refusal("no_op", "the worker is thus already")
+    return (WorkerPut(worker), *_learn(state, worker.adapters))
+
+
+def _set(state: FleetState, setting: Setting) -> Outcome:
+    if state.settings.get(setting.key) == setting:
+        return Refusal("no_op", "the setting stands already")
+    return (SettingPut(setting),)
+
+
+def _forgotten(state: FleetState, model: ModelName) -> Outcome:
+    if model not in state.known:
+        return Refusal("no_op", f"no model {model!r} is known")
+    if model in state.models or model in state.adapters:
+        return Refusal("no_op", f"model {model!r} has workers, so it stays known")
+    return (KnownGone(model),)
+
+
+def _learn(state: FleetState, names: tuple[ModelName, ...]) -> tuple[KnownPut, ...]:
+    return tuple(
+        KnownPut(name) for name in dict.fromkeys(names) if name not in state.known
+    )

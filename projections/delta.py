@@ -1,0 +1,145 @@
+"""Deltas: the view's changes, numbered. What the view stream carries.
+
+The k-th delta of an epoch is the same bytes whoever computes it, so the stream can be
+checked, resumed and taken over by number. An epoch is one numbering; it starts with
+an `EpochStarted`, and its delta of ordinal k stands at the stream's sequence
+``base + k``, where the start stands at ``base``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from events import Revision
+
+from .anomaly import AnomalyCounts
+from .errors import DivergenceError
+from .fleet import (
+    FleetChange,
+    FleetState,
+    Gone,
+    KnownGone,
+    KnownPut,
+    Put,
+    SetGone,
+    SetPut,
+    SettingGone,
+    SettingPut,
+    WorkerGone,
+    WorkerPut,
+    apply,
+)
+
+
+class Epoch(msgspec.Struct, frozen=True, order=True):
+    """One numbering of deltas. Later epochs of one log are greater."""
+
+    count: int
+    fold_version: int
+    log_id: str
+
+    def __str__(self) -> str:
+        """The epoch as routers, documents and people compare it."""
+        return f"{self.log_id}.{self.fold_version}.{self.count}"
+
+
+class Delta(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="delta.v1"
+):
+    """The change of the view that one record makes."""
+
+    epoch: Epoch
+    ordinal: int
+    """From 1 in each epoch, without gaps."""
+    revision: Revision
+    fingerprint: str
+    """Identifies the record at ``revision``."""
+    previous_revision: Revision
+    """The revision of the delta before, or of the epoch's start."""
+    changes: tuple[FleetChange, ...]
+    anomalies: AnomalyCounts
+    digest: str
+    """Of the fleet after the changes."""
+
+
+class EpochStarted(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="epoch_started.v1"
+):
+    """A new numbering begins at ``revision``; ordinal 0. Routers resync from it."""
+
+    epoch: Epoch
+    revision: Revision
+    fingerprint: str
+    anomalies: AnomalyCounts
+    digest: str
+    reason: str
+
+
+ViewMessage: TypeAlias = Delta | EpochStarted
+
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
+_DECODER: Final = msgspec.json.Decoder(ViewMessage)
+
+
+def encode_view(message: ViewMessage) -> bytes:
+    """The message as JSON; equal messages are equal bytes."""
+    return _ENCODER.encode(message)
+
+
+def decode_view(payload: bytes) -> ViewMessage | None:
+    """The message that ``payload`` is; None: it is foreign to the view stream."""
+    try:
+        return _DECODER.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def apply_delta(state: FleetState, delta: Delta) -> FleetState:
+    """The fleet after ``delta``. Raises `DivergenceError` if its digest differs."""
+    after = apply(state, delta.changes)
+    if after.digest != delta.digest:
+        where = f"epoch {delta.epoch} ordinal {delta.ordinal}"
+        raise DivergenceError(where=where, expected=delta.digest, got=after.digest)
+    return after
+
+
+def diff(before: FleetState, after: FleetState) -> tuple[FleetChange, ...]:
+    """The changes that lead from one fleet to the other.
+
+    Removals first, then changes, then additions, each in the order of their keys;
+    nothing for what is the same.
+    """
+    old = {entity_key(put): put for put in before.entities()}
+    new = {entity_key(put): put for put in after.entities()}
+    gone = [gone_of(old[key]) for key in sorted(old) if key not in new]
+    both = [new[key] for key in sorted(new) if key in old and old[key] != new[key]]
+    added = [new[key] for key in sorted(new) if key not in old]
+    return (*gone, *both, *added)
+
+
+def entity_key(put: Put) -> tuple[str, ...]:
+    """What an entity is found by; sorts entities of all kinds."""
+    match put:
+        case WorkerPut(worker):
+            return ("worker", *worker.key)
+        case SetPut(key):
+            return ("set", *key.sort_key())
+        case SettingPut(setting):
+            return ("setting", *setting.key)
+        case KnownPut(name):
+            return ("known", name)
+
+
+def gone_of(put: Put) -> Gone:
+    """The change that removes the entity."""
+    match put:
+        case WorkerPut(worker):
+            return WorkerGone(*worker.key)
+        case SetPut(key):
+            return SetGone(key)
+        case SettingPut(setting):
+            return SettingGone(setting.key)
+        case KnownPut(name):
+            return KnownGone(name)

@@ -1,0 +1,421 @@
+"""The fleet as the log says it is: entities, their changes, and the one way to apply.
+
+The leader's fold and a router's apply are the same function over the same changes, so
+a router's state is the fold of a prefix of the log by construction.
+
+Invariants of `FleetState`:
+- ``models`` holds exactly the workers of ``workers``, each under its WorkerSet's key;
+- a WorkerSet is there iff it has a worker or an order of cohorts;
+- ``adapters`` names exactly the adapters that workers have loaded;
+- ``total`` is the sum of the hashes of all entities: workers, sets with the order of
+  their cohorts, settings, known names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final, TypeAlias
+
+import msgspec
+from immutables import Map
+
+from events import (
+    Capacity,
+    Checksum,
+    Incarnation,
+    ModelName,
+    Namespace,
+    Needs,
+    Role,
+    Status,
+    WorkerId,
+)
+
+from . import digest
+
+
+class WorkerSetKey(msgspec.Struct, frozen=True, cache_hash=True):
+    """What the workers of one WorkerSet have in common."""
+
+    namespace: Namespace
+    component: str
+    endpoint: str
+    model: ModelName
+    role: Role
+
+    def sort_key(self) -> tuple[str, ...]:
+        """The order in which listings and picks take WorkerSets."""
+        return (
+            self.namespace,
+            self.component,
+            self.endpoint,
+            self.model,
+            self.role.value,
+        )
+
+
+WorkerKey: TypeAlias = tuple[Namespace, WorkerId]
+SettingKey: TypeAlias = tuple[str, ...]
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """What the log holds of a worker that is registered: its current life."""
+
+    namespace: Namespace
+    worker_id: WorkerId
+    incarnation: Incarnation
+    component: str
+    endpoint: str
+    model: ModelName
+    role: Role
+    needs: Needs
+    checksum: Checksum
+    address: str
+    capabilities: tuple[str, ...]
+    adapters: tuple[ModelName, ...]
+    capacity: Capacity
+    labels: dict[str, str]
+    lease_ttl_s: float
+    status: Status
+    registered_at: datetime
+    """The broker's time of the registration; kept by import."""
+
+    @property
+    def key(self) -> WorkerKey:
+        """The stable identity of the worker."""
+        return (self.namespace, self.worker_id)
+
+    @property
+    def life_key(self) -> tuple[Namespace, WorkerId, Incarnation]:
+        """The identity of this life of it."""
+        return (self.namespace, self.worker_id, self.incarnation)
+
+    @property
+    def set_key(self) -> WorkerSetKey:
+        """The WorkerSet it belongs to."""
+        return WorkerSetKey(
+            self.namespace, self.component, self.endpoint, self.model, self.role
+        )
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):
+    """An operator keeps traffic away from a worker's stable id."""
+
+    namespace: Namespace
+    worker_id: WorkerId
+    reason: str
+    by: str
+
+    @property
+    def key(self) -> SettingKey:
+        """Its place among the settings."""
+        return ("hold", self.namespace, self.worker_id)
+
+
+class Weight(msgspec.Struct, frozen=True, kw_only=True, tag="weight"):
+    """A namespace's share of a model's traffic."""
+
+    namespace: Namespace
+    model: ModelName
+    weight: float
+    reason: str
+    by: str
+
+    @property
+    def key(self) -> SettingKey:
+        """Its place among the settings."""
+        return ("weight", self.namespace, self.model)
+
+
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True, tag="thresholds"):
+    """From where on a worker of a model counts as busy."""
+
+    model: ModelName
+    busy_kv_usage: float | None
+    busy_running: int | None
+    busy_waiting: int | None
+    reason: str
+    by: str
+
+    @property
+    def key(self) -> SettingKey:
+        """Its place among the settings."""
+        return ("thresholds", self.model)
+
+
+Setting: TypeAlias = Hold | Weight | Thresholds
+
+
+class WorkerPut(msgspec.Struct, frozen=True, tag="worker_put"):
+    """A worker is there, or is now thus."""
+
+    worker: Registration
+
+
+class WorkerGone(msgspec.Struct, frozen=True, tag="worker_gone"):
+    """A worker is no longer there."""
+
+    namespace: Namespace
+    worker_id: WorkerId
+
+
+class SetPut(msgspec.Struct, frozen=True, tag="set_put"):
+    """A WorkerSet's checksums in order of first registration; the first is in force."""
+
+    key: WorkerSetKey
+    cohorts: tuple[Checksum, ...]
+
+
+class SetGone(msgspec.Struct, frozen=True, tag="set_gone"):
+    """A WorkerSet's last worker left."""
+
+    key: WorkerSetKey
+
+
+class SettingPut(msgspec.Struct, frozen=True, tag="setting_put"):
+    """An operator's decision stands."""
+
+    setting: Setting
+
+
+class SettingGone(msgspec.Struct, frozen=True, tag="setting_gone"):
+    """An operator's decision was lifted."""
+
+    key: SettingKey
+
+
+class KnownPut(msgspec.Struct, frozen=True, tag="known_put"):
+    """A model or adapter of this name was served at some time."""
+
+    name: ModelName
+
+
+class KnownGone(msgspec.Struct, frozen=True, tag="known_gone"):
+    """The name was forgotten."""
+
+    name: ModelName
+
+
+Put: TypeAlias = WorkerPut | SetPut | SettingPut | KnownPut
+"""The entities; what the digest covers is exactly these."""
+Gone: TypeAlias = WorkerGone | SetGone | SettingGone | KnownGone
+FleetChange: TypeAlias = Put | Gone
+
+
+class Members:
+    """A WorkerSet: its workers and the order of its checksums. Never changed in place.
+
+    ``ready`` is worked out once, at the first look, and kept: it depends on nothing
+    but this object.
+    """
+
+    __slots__ = ("_ready", "cohorts", "counts", "workers")
+
+    def __init__(
+        self,
+        workers: Map[WorkerId, Registration],
+        cohorts: tuple[Checksum, ...],
+        counts: dict[Checksum, int],
+    ) -> None:
+        """Take ``workers``, the ``cohorts`` and how many workers each checksum has."""
+        self.workers, self.cohorts, self.counts = workers, cohorts, counts
+        self._ready: tuple[Registration, ...] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have the same workers and order of cohorts."""
+        if not isinstance(other, Members):
+            return NotImplemented
+        return self.workers == other.workers and self.cohorts == other.cohorts
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def checksum(self) -> Checksum | None:
+        """The checksum in force: the incumbents'."""
+        return self.cohorts[0] if self.cohorts else None
+
+    @property
+    def ready(self) -> tuple[Registration, ...]:
+        """The admitted workers that say they are ready, in order of their ids."""
+        if self._ready is None:
+            incumbent = self.checksum
+            found = [
+                worker
+                for worker in self.workers.values()
+                if worker.status is Status.READY and worker.checksum == incumbent
+            ]
+            found.sort(key=lambda worker: worker.worker_id)
+            self._ready = tuple(found)
+        return self._ready
+
+    @property
+    def needs(self) -> Needs:
+        """What the incumbents need; all of them need the same."""
+        incumbent = self.checksum
+        for worker in self.workers.values():
+            if worker.checksum == incumbent:
+                return worker.needs
+        return ()
+
+
+NO_MEMBERS: Final = Members(Map(), (), {})
+Sets: TypeAlias = "Map[WorkerSetKey, Members]"
+
+
+class FleetState(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole fleet of a cell at one position. See the module for its invariants."""
+
+    workers: Map[WorkerKey, Registration] = Map()
+    models: Map[ModelName, Sets] = Map()
+    adapters: Map[ModelName, Map[WorkerKey, None]] = Map()
+    settings: Map[SettingKey, Setting] = Map()
+    known: Map[ModelName, KnownPut] = Map()
+    total: int = 0
+
+    @property
+    def digest(self) -> str:
+        """32 hex digits that equal fleets share."""
+        return digest.digest_text(self.total)
+
+    def members(self, key: WorkerSetKey) -> Members | None:
+        """The WorkerSet of this key."""
+        sets = self.models.get(key.model)
+        return None if sets is None else sets.get(key)
+
+    def entities(self) -> Iterable[Put]:
+        """Everything the digest covers, in no particular order."""
+        yield from (WorkerPut(worker) for worker in self.workers.values())
+        for sets in self.models.values():
+            yield from (SetPut(k, m.cohorts) for k, m in sets.items() if m.cohorts)
+        yield from (SettingPut(setting) for setting in self.settings.values())
+        yield from self.known.values()
+
+
+EMPTY: Final = FleetState()
+
+
+def apply(state: FleetState, changes: Iterable[FleetChange]) -> FleetState:
+    """The fleet after ``changes``. Total: putting replaces, removing tolerates."""
+    draft = _Draft(state)
+    for change in changes:
+        match change:
+            case WorkerPut(worker):
+                draft.put_worker(worker)
+            case WorkerGone(namespace, worker_id):
+                draft.drop_worker((namespace, worker_id))
+            case SetPut(key, cohorts):
+                draft.order_cohorts(key, cohorts)
+            case SetGone(key):
+                draft.order_cohorts(key, ())
+            case SettingPut(setting):
+                draft.put_setting(setting)
+            case SettingGone(setting_key):
+                draft.drop_setting(setting_key)
+            case KnownPut():
+                draft.learn(change)
+            case KnownGone(name):
+                draft.forget(name)
+    return draft.finish()
+
+
+class _Draft:
+    """A fleet being changed; `finish` freezes it. Lives within one `apply`."""
+
+    def __init__(self, state: FleetState) -> None:
+        self.workers, self.models = state.workers, state.models
+        self.adapters, self.settings = state.adapters, state.settings
+        self.known, self.total = state.known, state.total
+
+    def finish(self) -> FleetState:
+        return FleetState(
+            workers=self.workers,
+            models=self.models,
+            adapters=self.adapters,
+            settings=self.settings,
+            known=self.known,
+            total=self.total,
+        )
+
+    def put_worker(self, worker: Registration) -> None:
+        old = self.workers.get(worker.key)
+        if old is not None:
+            self._leave(old, stays=old.set_key == worker.set_key)
+        self.workers = self.workers.set(worker.key, worker)
+        self.total = digest.add(self.total, WorkerPut(worker))
+        members = self._members(worker.set_key)
+        counts = dict(members.counts)
+        counts[worker.checksum] = counts.get(worker.checksum, 0) + 1
+        workers = members.workers.set(worker.worker_id, worker)
+        self._keep(worker.set_key, Members(workers, members.cohorts, counts))
+        for name in worker.adapters:
+            having = self.adapters.get(name, Map())
+            self.adapters = self.adapters.set(name, having.set(worker.key, None))
+
+    def drop_worker(self, key: WorkerKey) -> None:
+        old = self.workers.get(key)
+        if old is not None:
+            self._leave(old, stays=False)
+            self.workers = self.workers.delete(key)
+
+    def _leave(self, old: Registration, *, stays: bool) -> None:
+        """Take ``old`` out of set, adapters and digest; ``stays``: to be replaced."""
+        self.total = digest.remove(self.total, WorkerPut(old))
+        members = self._members(old.set_key)
+        counts = {k: n - (k == old.checksum) for k, n in members.counts.items()}
+        counts = {k: n for k, n in counts.items() if n}
+        workers = members.workers
+        if not stays:
+            workers = workers.delete(old.worker_id)
+        self._keep(old.set_key, Members(workers, members.cohorts, counts))
+        for name in old.adapters:
+            having = self.adapters[name].delete(old.key)
+            self.adapters = (
+                self.adapters.set(name, having)
+                if having
+                else self.adapters.delete(name)
+            )
+
+    def order_cohorts(self, key: WorkerSetKey, cohorts: tuple[Checksum, ...]) -> None:
+        members = self._members(key)
+        if members.cohorts:
+            self.total = digest.remove(self.total, SetPut(key, members.cohorts))
+        if cohorts:
+            self.total = digest.add(self.total, SetPut(key, cohorts))
+        self._keep(key, Members(members.workers, cohorts, members.counts))
+
+    def put_setting(self, setting: Setting) -> None:
+        self.drop_setting(setting.key)
+        self.settings = self.settings.set(setting.key, setting)
+        self.total = digest.add(self.total, SettingPut(setting))
+
+    def drop_setting(self, key: SettingKey) -> None:
+        old = self.settings.get(key)
+        if old is not None:
+            self.total = digest.remove(self.total, SettingPut(old))
+            self.settings = self.settings.delete(key)
+
+    def learn(self, known: KnownPut) -> None:
+        if known.name not in self.known:
+            self.known = self.known.set(known.name, known)
+            self.total = digest.add(self.total, known)
+
+    def forget(self, name: ModelName) -> None:
+        if name in self.known:
+            self.total = digest.remove(self.total, self.known[name])
+            self.known = self.known.delete(name)
+
+    def _members(self, key: WorkerSetKey) -> Members:
+        sets = self.models.get(key.model)
+        return NO_MEMBERS if sets is None else sets.get(key, NO_MEMBERS)
+
+    def _keep(self, key: WorkerSetKey, members: Members) -> None:
+        sets: Sets = self.models.get(key.model, Map())
+        if members.workers or members.cohorts:
+            sets = sets.set(key, members)
+        elif key in sets:
+            sets = sets.delete(key)
+        if sets:
+            self.models = self.models.set(key.model, sets)
+        elif key.model in self.models:
+            self.models = self.models.delete(key.model)

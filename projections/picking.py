@@ -1,0 +1,162 @@
+"""Choosing a worker for a request: a decision over the view and a random number."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from events import ENTRY_ROLES, ModelName, Namespace, Role
+
+from .errors import ModelNotFoundError, ModelUnavailableError
+from .fleet import Registration, WorkerKey
+from .readiness import SetMeaning, blockers, meanings
+from .view import Fleet, Worker, derive
+
+
+class RandomNumbers(Protocol):
+    """Where chance comes from: `random.Random` is one."""
+
+    def random(self) -> float:
+        """The next number in [0, 1)."""
+        ...
+
+
+class Wanted(msgspec.Struct, frozen=True, cache_hash=True):
+    """Which workers will do. None: any (for the role: any entry role)."""
+
+    model: ModelName
+    role: Role | None = None
+    capability: str | None = None
+    adapter: ModelName | None = None
+    namespace: Namespace | None = None
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """The workers that will do, by WorkerSet, in the view's order."""
+
+    sets: tuple[tuple[SetMeaning, tuple[Registration, ...]], ...]
+    shares: tuple[float, ...]
+    """Running sums of routable workers x weight."""
+
+    def workers(self, fleet: Fleet) -> list[Worker]:
+        """All of them as the view shows them."""
+        return [derive(fleet.state, m, w) for m, found in self.sets for w in found]
+
+
+Policy: TypeAlias = Callable[[Sequence[Worker]], Worker]
+Namespaces: TypeAlias = Callable[[Namespace], bool]
+
+
+def candidates(
+    fleet: Fleet,
+    wanted: Wanted,
+    exclude: Collection[WorkerKey] = (),
+    visible: Namespaces | None = None,
+) -> Candidates:
+    """The workers that will do; worked out once per fleet and wish.
+
+    Raises `ModelNotFoundError` for a name that was never served and
+    `ModelUnavailableError` when nobody will do, with the reasons counted.
+    """
+    memo = fleet.memo.get((wanted, visible))
+    if memo is None:
+        memo = fleet.memo[wanted, visible] = _candidates(fleet, wanted, (), visible)
+    found: Candidates = memo
+    if exclude and found.sets:
+        found = _candidates(fleet, wanted, exclude, visible)
+    if not found.sets:
+        raise _nobody(fleet, wanted, exclude, visible)
+    return found
+
+
+def pick_weighted(fleet: Fleet, found: Candidates, rng: RandomNumbers) -> Worker:
+    """A WorkerSet by routable workers x weight, then one of its workers, uniformly."""
+    total = found.shares[-1]
+    place = bisect(found.shares, rng.random() * total, hi=len(found.shares) - 1)
+    meaning, workers = found.sets[place]
+    chosen = workers[int(rng.random() * len(workers))]
+    return derive(fleet.state, meaning, chosen)
+
+
+def pick_in_turn(fleet: Fleet, found: Candidates, turn: int) -> Worker:
+    """The ``turn``-th of the workers, all around."""
+    count = sum(len(workers) for _, workers in found.sets)
+    turn %= count
+    for meaning, workers in found.sets:
+        if turn < len(workers):
+            return derive(fleet.state, meaning, workers[turn])
+        turn -= len(workers)
+    raise AssertionError(turn)
+
+
+def _candidates(
+    fleet: Fleet,
+    wanted: Wanted,
+    exclude: Collection[WorkerKey],
+    visible: Namespaces | None,
+) -> Candidates:
+    sets = []
+    for meaning in _sets(fleet, wanted, visible):
+        workers = tuple(
+            worker
+            for worker in meaning.routable
+            if _fits(worker, wanted, fleet) and worker.key not in exclude
+        )
+        if workers:
+            sets.append((meaning, workers))
+    shares = accumulate(len(workers) * m.weight for m, workers in sets)
+    return Candidates(tuple(sets), tuple(shares))
+
+
+def _sets(fleet: Fleet, wanted: Wanted, visible: Namespaces | None) -> list[SetMeaning]:
+    """The WorkerSets with the wanted role and namespace, whatever their state."""
+    roles = ENTRY_ROLES if wanted.role is None else {wanted.role}
+    return [
+        meaning
+        for model in _models_behind(fleet, wanted.model)
+        for meaning in meanings(fleet.state, model)
+        if meaning.key.role in roles
+        and wanted.namespace in (None, meaning.key.namespace)
+        and (visible is None or visible(meaning.key.namespace))
+    ]
+
+
+def _models_behind(fleet: Fleet, name: ModelName) -> list[ModelName]:
+    """The models whose workers answer to ``name``: itself, or its adapter's bases."""
+    if name in fleet.state.models:
+        return [name]
+    having = fleet.state.adapters.get(name, ())
+    return sorted({fleet.state.workers[key].model for key in having})
+
+
+def _fits(worker: Registration, wanted: Wanted, fleet: Fleet) -> bool:
+    if wanted.capability is not None and wanted.capability not in worker.capabilities:
+        return False
+    if wanted.adapter is not None and wanted.adapter not in worker.adapters:
+        return False
+    return wanted.model in fleet.state.models or wanted.model in worker.adapters
+
+
+def _nobody(
+    fleet: Fleet,
+    wanted: Wanted,
+    exclude: Collection[WorkerKey],
+    visible: Namespaces | None,
+) -> ModelNotFoundError | ModelUnavailableError:
+    if wanted.model not in fleet.state.known:
+        return ModelNotFoundError(model=wanted.model)
+    reasons: Counter[str] = Counter()
+    for meaning in _sets(fleet, wanted, visible):
+        for worker in meaning.members.workers.values():
+            why: list[str] = [*blockers(fleet.state, meaning, worker)]
+            if worker.key in exclude:
+                why.append("excluded")
+            reasons.update(why or ("no_match",))
+    return ModelUnavailableError(
+        model=wanted.model, reasons=dict(sorted(reasons.items()))
+    )

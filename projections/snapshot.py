@@ -1,0 +1,160 @@
+"""Snapshots: a state in bytes, with all that says whether it may be used.
+
+A snapshot names its log, its fold version, its place in the epoch and the record that
+it ends with. It is used only if all of that fits and its digests come out right; a
+smaller, older or missing snapshot never means a smaller fleet.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from immutables import Map
+
+from events import Revision
+
+from . import digest
+from .anomaly import Anomalies
+from .delta import Epoch, entity_key
+from .errors import SnapshotUnusableError
+from .fleet import EMPTY, FleetState, Put, apply
+from .fold import FOLD_VERSION, FoldState
+from .life import Life
+from .port import PortState, PortTable
+
+FORMAT: Final = 1
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in an epoch: the delta ``ordinal`` at the view stream's sequence."""
+
+    epoch: Epoch
+    base: int
+    """The view stream's sequence of the epoch's start."""
+    ordinal: int
+
+    @property
+    def view_seq(self) -> int:
+        """The view stream's sequence of the delta with this ordinal."""
+        return self.base + self.ordinal
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A state at a place. ``lives`` and ``ports`` are for projectors and replay."""
+
+    format: int
+    fold_version: int
+    log_id: str
+    position: Position
+    revision: Revision
+    fingerprint: str
+    recorded_at: datetime | None
+    fleet: tuple[Put, ...]
+    fleet_digest: str
+    ports: tuple[PortState, ...]
+    port_revisions: tuple[tuple[str, int, Revision], ...]
+    ports_digest: str
+    lives: tuple[Life, ...]
+    anomalies: Anomalies
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
+_DECODER: Final = msgspec.msgpack.Decoder(Snapshot)
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+_FORMAT: Final = msgspec.msgpack.Decoder(_Format)
+
+
+def take(state: FoldState, position: Position) -> Snapshot:
+    """The snapshot of ``state``, which stands at ``position``. Equal in, equal out."""
+    ports = state.ports
+    return Snapshot(
+        format=FORMAT,
+        fold_version=FOLD_VERSION,
+        log_id=position.epoch.log_id,
+        position=position,
+        revision=state.revision,
+        fingerprint=state.fingerprint,
+        recorded_at=state.recorded_at,
+        fleet=tuple(sorted(state.fleet_state.entities(), key=entity_key)),
+        fleet_digest=state.fleet_state.digest,
+        ports=tuple(port for _, port in sorted(ports.ports.items())),
+        port_revisions=tuple((*k, r) for k, r in sorted(ports.revisions.items())),
+        ports_digest=ports.digest,
+        lives=tuple(life for _, life in sorted(state.lives.items())),
+        anomalies=state.anomalies,
+    )
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """The snapshot as msgpack; equal snapshots are equal bytes."""
+    return _ENCODER.encode(snapshot)
+
+
+def decode_snapshot(payload: bytes) -> Snapshot:
+    """The snapshot in ``payload``. Raises `SnapshotUnusableError`."""
+    try:
+        found = _FORMAT.decode(payload)
+        if found.format != FORMAT:
+            reason = f"format {found.format}, this version reads {FORMAT}"
+            raise SnapshotUnusableError(reason=reason)
+        return _DECODER.decode(payload)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise SnapshotUnusableError(reason=f"damaged: {error}") from error
+
+
+def fleet_of(snapshot: Snapshot) -> FleetState:
+    """The fleet in the snapshot, its digest verified.
+
+    Raises `SnapshotUnusableError`.
+    """
+    if snapshot.fold_version != FOLD_VERSION:
+        reason = f"fold version {snapshot.fold_version}, not {FOLD_VERSION}"
+        raise SnapshotUnusableError(reason=reason)
+    fleet = apply(EMPTY, snapshot.fleet)
+    if fleet.digest != snapshot.fleet_digest:
+        reason = f"its digest is {fleet.digest}, it says {snapshot.fleet_digest}"
+        raise SnapshotUnusableError(reason=reason)
+    return fleet
+
+
+def restore(snapshot: Snapshot, known_tags: frozenset[str]) -> FoldState:
+    """The whole state in the snapshot, its digests verified.
+
+    Raises `SnapshotUnusableError`, also when it was made by a version that skipped
+    tags which this one knows.
+    """
+    skipped = snapshot.anomalies.skipped_tags & known_tags
+    if skipped:
+        reason = f"its maker did not know {', '.join(sorted(skipped))}"
+        raise SnapshotUnusableError(reason=reason)
+    ports = _ports_of(snapshot)
+    return FoldState(
+        fleet_state=fleet_of(snapshot),
+        ports=ports,
+        lives=Map({life.incarnation: life for life in snapshot.lives}),
+        anomalies=snapshot.anomalies,
+        revision=snapshot.revision,
+        fingerprint=snapshot.fingerprint,
+        recorded_at=snapshot.recorded_at,
+    )
+
+
+def _ports_of(snapshot: Snapshot) -> PortTable:
+    total = 0
+    for port in snapshot.ports:
+        total = digest.add(total, port)
+    table = PortTable(
+        ports=Map({(port.host, port.port): port for port in snapshot.ports}),
+        revisions=Map({(h, n): r for h, n, r in snapshot.port_revisions}),
+        total=total,
+    )
+    if table.digest != snapshot.ports_digest:
+        raise SnapshotUnusableError(reason="the digest of its ports differs")
+    return table
