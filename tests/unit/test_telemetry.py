@@ -143,9 +143,9 @@ def test_a_logged_error_does_not_show_local_variables(capsys, style):
         raise ValueError(password[:0])
 
     configure_logging("info", style)
-    secret = "s3cr3t-value"
+    held = "s3cr3t-value"
     try:
-        failing(secret)
+        failing(held)
     except ValueError:
         structlog.get_logger().exception("it failed")
     err = capsys.readouterr().err
