@@ -138,7 +138,7 @@ def restore(snapshot: Snapshot, known_tags: frozenset[str]) -> FoldState:
     return FoldState(
         fleet_state=fleet_of(snapshot),
         ports=ports,
-        lives=Map({life.incarnation: life for life in snapshot.lives}),
+        lives=Map({life.key: life for life in snapshot.lives}),
         anomalies=snapshot.anomalies,
         revision=snapshot.revision,
         fingerprint=snapshot.fingerprint,
