@@ -42,6 +42,7 @@ from .fleet import (
     WorkerPut,
     WorkerSetKey,
     apply,
+    build,
 )
 from .fold import FOLD_VERSION, FoldState, Step, evolve, fold_all, step
 from .life import Life, LifeKey, Lives
@@ -139,6 +140,7 @@ __all__ = [
     "apply",
     "apply_delta",
     "blockers",
+    "build",
     "candidates",
     "decode_snapshot",
     "decode_view",

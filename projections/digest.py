@@ -8,6 +8,7 @@ someone who builds collisions on purpose.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -31,6 +32,11 @@ def add(total: int, entity: Any) -> int:  # noqa: ANN401
 def remove(total: int, entity: Any) -> int:  # noqa: ANN401
     """The total with one thing less."""
     return (total - entity_hash(entity)) % _MODULUS
+
+
+def total_of(entities: Iterable[Any]) -> int:
+    """The total of these things, each counted once."""
+    return sum(map(entity_hash, entities)) % _MODULUS
 
 
 def digest_text(total: int) -> str:

@@ -13,6 +13,7 @@ Invariants of `FleetState`:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -317,6 +318,57 @@ def apply(state: FleetState, changes: Iterable[FleetChange]) -> FleetState:
             case KnownGone(name):
                 draft.forget(name)
     return draft.finish()
+
+
+def build(puts: Iterable[Put]) -> FleetState:
+    """The fleet of these entities: as `apply` on the empty one, in one go."""
+    workers: dict[WorkerKey, Registration] = {}
+    cohorts: dict[WorkerSetKey, tuple[Checksum, ...]] = {}
+    settings: dict[SettingKey, Setting] = {}
+    known: dict[ModelName, KnownPut] = {}
+    for put in puts:
+        match put:
+            case WorkerPut(worker):
+                workers[worker.key] = worker
+            case SetPut(key, order):
+                cohorts[key] = order
+            case SettingPut(setting):
+                settings[setting.key] = setting
+            case KnownPut(name):
+                known[name] = put
+    state = FleetState(
+        workers=Map(workers),
+        models=_hierarchy(workers.values(), cohorts),
+        adapters=_by_adapter(workers.values()),
+        settings=Map(settings),
+        known=Map(known),
+    )
+    return msgspec.structs.replace(state, total=digest.total_of(state.entities()))
+
+
+def _hierarchy(
+    workers: Iterable[Registration],
+    cohorts: dict[WorkerSetKey, tuple[Checksum, ...]],
+) -> Map[ModelName, Sets]:
+    members: dict[WorkerSetKey, dict[WorkerId, Registration]] = {k: {} for k in cohorts}
+    for worker in workers:
+        members.setdefault(worker.set_key, {})[worker.worker_id] = worker
+    models: dict[ModelName, dict[WorkerSetKey, Members]] = {}
+    for key, found in members.items():
+        counts = dict(Counter(worker.checksum for worker in found.values()))
+        group = Members(Map(found), cohorts.get(key, ()), counts)
+        models.setdefault(key.model, {})[key] = group
+    return Map({name: Map(sets) for name, sets in models.items()})
+
+
+def _by_adapter(
+    workers: Iterable[Registration],
+) -> Map[ModelName, Map[WorkerKey, None]]:
+    having: dict[ModelName, dict[WorkerKey, None]] = {}
+    for worker in workers:
+        for name in worker.adapters:
+            having.setdefault(name, {})[worker.key] = None
+    return Map({name: Map(keys) for name, keys in having.items()})
 
 
 class _Draft:

@@ -19,7 +19,7 @@ from . import digest
 from .anomaly import Anomalies
 from .delta import Epoch, entity_key
 from .errors import SnapshotUnusableError
-from .fleet import EMPTY, FleetState, Put, apply
+from .fleet import FleetState, Put, build
 from .fold import FOLD_VERSION, FoldState
 from .life import Life
 from .port import PortState, PortTable
@@ -42,7 +42,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A state at a place. ``lives`` and ``ports`` are for projectors and replay."""
+    """A state at a place."""
 
     format: int
     fold_version: int
@@ -51,17 +51,25 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     revision: Revision
     fingerprint: str
     recorded_at: datetime | None
+    anomalies: Anomalies
     fleet: tuple[Put, ...]
     fleet_digest: str
+    rest: msgspec.Raw
+    """A packed `Rest`, which routers need not read."""
+
+
+class Rest(msgspec.Struct, frozen=True, kw_only=True):
+    """What projectors and replay need beyond the fleet."""
+
     ports: tuple[PortState, ...]
     port_revisions: tuple[tuple[str, int, Revision], ...]
     ports_digest: str
     lives: tuple[Life, ...]
-    anomalies: Anomalies
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 _DECODER: Final = msgspec.msgpack.Decoder(Snapshot)
+_REST: Final = msgspec.msgpack.Decoder(Rest)
 
 
 class _Format(msgspec.Struct):
@@ -74,6 +82,12 @@ _FORMAT: Final = msgspec.msgpack.Decoder(_Format)
 def take(state: FoldState, position: Position) -> Snapshot:
     """The snapshot of ``state``, which stands at ``position``. Equal in, equal out."""
     ports = state.ports
+    rest = Rest(
+        ports=tuple(port for _, port in sorted(ports.ports.items())),
+        port_revisions=tuple((*k, r) for k, r in sorted(ports.revisions.items())),
+        ports_digest=ports.digest,
+        lives=tuple(life for _, life in sorted(state.lives.items())),
+    )
     return Snapshot(
         format=FORMAT,
         fold_version=FOLD_VERSION,
@@ -82,13 +96,10 @@ def take(state: FoldState, position: Position) -> Snapshot:
         revision=state.revision,
         fingerprint=state.fingerprint,
         recorded_at=state.recorded_at,
+        anomalies=state.anomalies,
         fleet=tuple(sorted(state.fleet_state.entities(), key=entity_key)),
         fleet_digest=state.fleet_state.digest,
-        ports=tuple(port for _, port in sorted(ports.ports.items())),
-        port_revisions=tuple((*k, r) for k, r in sorted(ports.revisions.items())),
-        ports_digest=ports.digest,
-        lives=tuple(life for _, life in sorted(state.lives.items())),
-        anomalies=state.anomalies,
+        rest=msgspec.Raw(_ENCODER.encode(rest)),
     )
 
 
@@ -117,7 +128,7 @@ def fleet_of(snapshot: Snapshot) -> FleetState:
     if snapshot.fold_version != FOLD_VERSION:
         reason = f"fold version {snapshot.fold_version}, not {FOLD_VERSION}"
         raise SnapshotUnusableError(reason=reason)
-    fleet = apply(EMPTY, snapshot.fleet)
+    fleet = build(snapshot.fleet)
     if fleet.digest != snapshot.fleet_digest:
         reason = f"its digest is {fleet.digest}, it says {snapshot.fleet_digest}"
         raise SnapshotUnusableError(reason=reason)
@@ -134,11 +145,14 @@ def restore(snapshot: Snapshot, known_tags: frozenset[str]) -> FoldState:
     if skipped:
         reason = f"its maker did not know {', '.join(sorted(skipped))}"
         raise SnapshotUnusableError(reason=reason)
-    ports = _ports_of(snapshot)
+    try:
+        rest = _REST.decode(snapshot.rest)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise SnapshotUnusableError(reason=f"damaged: {error}") from error
     return FoldState(
         fleet_state=fleet_of(snapshot),
-        ports=ports,
-        lives=Map({life.key: life for life in snapshot.lives}),
+        ports=_ports_of(rest),
+        lives=Map({life.key: life for life in rest.lives}),
         anomalies=snapshot.anomalies,
         revision=snapshot.revision,
         fingerprint=snapshot.fingerprint,
@@ -146,15 +160,12 @@ def restore(snapshot: Snapshot, known_tags: frozenset[str]) -> FoldState:
     )
 
 
-def _ports_of(snapshot: Snapshot) -> PortTable:
-    total = 0
-    for port in snapshot.ports:
-        total = digest.add(total, port)
+def _ports_of(rest: Rest) -> PortTable:
     table = PortTable(
-        ports=Map({(port.host, port.port): port for port in snapshot.ports}),
-        revisions=Map({(h, n): r for h, n, r in snapshot.port_revisions}),
-        total=total,
+        ports=Map({(port.host, port.port): port for port in rest.ports}),
+        revisions=Map({(h, n): r for h, n, r in rest.port_revisions}),
+        total=digest.total_of(rest.ports),
     )
-    if table.digest != snapshot.ports_digest:
+    if table.digest != rest.ports_digest:
         raise SnapshotUnusableError(reason="the digest of its ports differs")
     return table
