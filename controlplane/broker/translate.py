@@ -1,0 +1,130 @@
+"""Where nats-py's exceptions and JetStream's error codes become the project's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import nats.errors
+
+from controlplane.broker import Outgoing
+from controlplane.broker.wire import ApiError
+from controlplane.errors import (
+    AppendConflictError,
+    AppendOutcomeUnknownError,
+    LogFullError,
+    LogUnavailableError,
+    SettingsError,
+)
+from events.errors import ControlPlaneError
+
+WRONG_LAST_SEQUENCE: Final = 10071
+WRONG_LAST_SEQUENCE_IN_BATCH: Final = 10164
+DUPLICATE_IN_BATCH: Final = 10201
+DUPLICATE_IN_FLIGHT: Final = 10158
+BATCH_INCOMPLETE: Final = 10176
+BATCHES_IN_FLIGHT: Final = 10210
+TOO_MANY_REQUESTS: Final = 10167
+STORE_FAILED: Final = 10077
+STREAM_NOT_FOUND: Final = 10059
+STREAM_EXISTS: Final = 10058
+MESSAGE_NOT_FOUND: Final = 10037
+CONSUMER_NOT_FOUND: Final = 10014
+_CONFLICTS: Final = {
+    WRONG_LAST_SEQUENCE,
+    WRONG_LAST_SEQUENCE_IN_BATCH,
+    DUPLICATE_IN_BATCH,
+}
+_NOT_STORED: Final = {BATCH_INCOMPLETE, BATCHES_IN_FLIGHT, TOO_MANY_REQUESTS}
+_NO_SPACE: Final = {10002, 10023, 10028, 10047}
+SERVER_FAULT: Final = 500
+_LAST: Final = re.compile(r"wrong last sequence: (\d+)")
+_REFUSAL: Final = re.compile(
+    r"authorization|authentication|credential|nkey|jwt", re.IGNORECASE
+)
+_DENIED: Final = re.compile(
+    r'permissions violation for (\w+) to "([^"]+)"', re.IGNORECASE
+)
+
+
+@contextmanager
+def nats_errors(*, url: str, doing: str) -> Iterator[None]:
+    """Turn every failure of the client or the socket into `LogUnavailableError`."""
+    try:
+        yield
+    except nats.errors.MaxPayloadError as error:
+        raise SettingsError(
+            field="payload", value="too large", rule="at most the server's max_payload"
+        ) from error
+    except nats.errors.BadSubjectError as error:
+        raise SettingsError(
+            field="subject", value=doing, rule="a NATS subject without spaces"
+        ) from error
+    except nats.errors.BadHeaderError as error:
+        raise SettingsError(
+            field="header", value=error.key, rule="a printable name without separators"
+        ) from error
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        reason = str(error) or type(error).__name__
+        raise LogUnavailableError(url=url, doing=doing, reason=reason) from error
+
+
+def refusal_of(error: Exception, *, url: str) -> SettingsError | None:
+    """Whether a failed connection was a refusal of the credentials."""
+    if not _REFUSAL.search(str(error)):
+        return None
+    return SettingsError(
+        field="credentials", value=url, rule=f"the server must accept them ({error})"
+    )
+
+
+def denied_subject(error: Exception) -> tuple[str, str] | None:
+    """Read a permissions violation: what was denied and, in lower case, where."""
+    found = _DENIED.search(str(error))
+    return (found[1].lower(), found[2].lower()) if found else None
+
+
+def denied(subject: str, *, verb: str) -> SettingsError:
+    """Return the error for a refused permission."""
+    return SettingsError(
+        field="permissions",
+        value=subject,
+        rule=f"these credentials must be allowed to {verb} it",
+    )
+
+
+def append_error(
+    error: ApiError, *, stream: str, message: Outgoing, url: str
+) -> ControlPlaneError:
+    """Say what a refused append means. Whatever is not definite is unknown."""
+    code, said = error.err_code, error.description
+    if code in _CONFLICTS:
+        found = _LAST.search(said)
+        expected = message.expect_subject_sequence
+        return AppendConflictError(
+            subject=message.subject,
+            expected=message.expect_stream_sequence if expected is None else expected,
+            last=int(found[1]) if found else None,
+            code=code,
+        )
+    if code in _NO_SPACE or (code == STORE_FAILED and "maximum" in said):
+        return LogFullError(stream=stream, reason=f"{said} (err_code {code})")
+    if code in _NOT_STORED:
+        return LogUnavailableError(url=url, doing=f"appending to {stream}", reason=said)
+    if code == DUPLICATE_IN_FLIGHT or error.code >= SERVER_FAULT:
+        return AppendOutcomeUnknownError(
+            subject=message.subject, reason=f"{said} (err_code {code})"
+        )
+    return SettingsError(
+        field="append", value=message.subject, rule=f"{said} (err_code {code})"
+    )
+
+
+def api_error(error: ApiError, *, url: str, doing: str) -> ControlPlaneError:
+    """Say what a refused JetStream API request means."""
+    said = f"{error.description} (err_code {error.err_code})"
+    if error.code >= SERVER_FAULT or error.err_code == STREAM_NOT_FOUND:
+        return LogUnavailableError(url=url, doing=doing, reason=said)
+    return SettingsError(field="request", value=doing, rule=said)

@@ -1,0 +1,119 @@
+"""What NATS says on the wire: headers, statuses, acknowledgements, times. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from controlplane.broker import Message
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_STATUS_LINE: Final = b"NATS/1.0 "
+
+
+class ApiError(msgspec.Struct, frozen=True, kw_only=True):
+    """The ``error`` of a JetStream answer."""
+
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
+    """JetStream's answer to a publish."""
+
+    stream: str = ""
+    seq: int = 0
+    duplicate: bool = False
+    error: ApiError | None = None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """An inline status: ``NATS/1.0 408 Request Timeout`` and its headers."""
+
+    code: int
+    description: str
+    headers: Mapping[str, str]
+
+
+class RawMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message as it came off the socket, not yet looked at."""
+
+    subject: bytes
+    reply: bytes
+    payload: bytes
+    headers: bytes | None
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A stored message with its place in the consumer that delivered it."""
+
+    message: Message
+    consumer_sequence: int
+    pending: int
+
+
+def parse_headers(raw: bytes | None) -> dict[str, str] | None:
+    """Read a header block; None when there is none."""
+    if not raw:
+        return None
+    headers: dict[str, str] = {}
+    for line in raw.decode("utf-8", "replace").split("\r\n")[1:]:
+        name, colon, value = line.partition(":")
+        if colon:
+            headers[name] = value.strip()
+    return headers or None
+
+
+def parse_status(raw: bytes | None) -> Status | None:
+    """Read an inline status; None when the headers carry none."""
+    if not raw or not raw.startswith(_STATUS_LINE):
+        return None
+    line = raw.split(b"\r\n", 1)[0][len(_STATUS_LINE) :].decode()
+    code, _, description = line.partition(" ")
+    return Status(
+        code=int(code) if code.isdigit() else 0,
+        description=description,
+        headers=parse_headers(raw) or {},
+    )
+
+
+def parse_delivery(raw: RawMessage) -> Delivery:
+    """Read a delivered message: its place and time stand in the reply subject.
+
+    ``$JS.ACK.[domain.account.]stream.consumer.delivered.sequence.consumer sequence.
+    nanoseconds.pending[.random]``
+    """
+    tokens = raw.reply.split(b".")
+    at = 5 if len(tokens) == 9 else 7  # noqa: PLR2004  # the two layouts above
+    headers = raw.headers
+    return Delivery(
+        message=Message(
+            subject=raw.subject.decode(),
+            payload=raw.payload,
+            sequence=int(tokens[at]),
+            stored_at=_EPOCH + timedelta(microseconds=int(tokens[at + 2]) // 1000),
+            headers=parse_headers(headers) if headers else None,
+        ),
+        consumer_sequence=int(tokens[at + 1]),
+        pending=int(tokens[at + 3]),
+    )
+
+
+def parse_time(text: str) -> datetime:
+    """Read the server's RFC 3339 time, truncated to microseconds."""
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def nanoseconds(seconds: float) -> int:
+    """Return seconds as the API's durations."""
+    return round(seconds * 1e9)
+
+
+def decode_object(payload: bytes) -> dict[str, Any]:
+    """Read a JetStream API answer, which is always a JSON object."""
+    answer: dict[str, Any] = msgspec.json.decode(payload, type=dict[str, Any])
+    return answer
