@@ -27,6 +27,7 @@ Handler: TypeAlias = Callable[[], Awaitable[Response]]
 TEXT: Final = "text/plain; charset=utf-8"
 METHODS: Final = ("GET", "HEAD")
 JSON: Final = "application/json"
+PORT_MAX: Final = 65_535
 REQUEST_BYTES_MAX: Final = 8192
 CONNECTIONS_MAX: Final = 64
 REQUEST_S_MAX: Final = 5.0
@@ -87,6 +88,10 @@ class HttpServer:
 
     async def start(self) -> None:
         """Listen. Raises `SettingsError` if the address cannot be had."""
+        if not 0 <= self._port <= PORT_MAX:
+            # Asked here: uvloop would listen on the number modulo 65536.
+            rule = f"must be 0 (any) to {PORT_MAX}"
+            raise SettingsError(field="http port", value=self._port, rule=rule)
         try:
             self._server = await self._listen(self._port)
         except OSError as error:
@@ -96,8 +101,6 @@ class HttpServer:
             _log.warning(
                 "http port busy, another taken", asked=self._port, url=self.url
             )
-        except OverflowError as error:
-            raise self._refused(error) from error
 
     async def stop(self) -> None:
         """Stop listening and end what is still being answered. May be repeated."""
@@ -131,8 +134,8 @@ class HttpServer:
             self._connected, self._host, port, limit=REQUEST_BYTES_MAX
         )
 
-    def _refused(self, error: Exception) -> SettingsError:
-        busy = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+    def _refused(self, error: OSError) -> SettingsError:
+        busy = error.errno == errno.EADDRINUSE
         rule = (
             "the port is in use by another process; name a free one, or 0 for any"
             if busy
