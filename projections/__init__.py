@@ -12,22 +12,12 @@ from .delta import (
     encode_view,
     entity_key,
 )
-from .errors import (
-    DivergenceError,
-    ModelNotFoundError,
-    ModelUnavailableError,
-    SequenceGapError,
-    SnapshotUnusableError,
-)
-from .fleet import (
-    EMPTY,
+from .entities import (
     FleetChange,
-    FleetState,
     Gone,
     Hold,
     KnownGone,
     KnownPut,
-    Members,
     Put,
     Registration,
     SetGone,
@@ -41,9 +31,15 @@ from .fleet import (
     WorkerKey,
     WorkerPut,
     WorkerSetKey,
-    apply,
-    build,
 )
+from .errors import (
+    DivergenceError,
+    ModelNotFoundError,
+    ModelUnavailableError,
+    SequenceGapError,
+    SnapshotUnusableError,
+)
+from .fleet import EMPTY, FleetState, Members, apply, build
 from .fold import FOLD_VERSION, FoldState, Step, evolve, fold_all, step
 from .life import Life, LifeKey, Lives
 from .picking import (

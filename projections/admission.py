@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from events import Checksum
 
-from .fleet import (
-    FleetChange,
-    FleetState,
-    Registration,
-    SetGone,
-    SetPut,
-    WorkerGone,
-    WorkerPut,
-)
+from .entities import FleetChange, Registration, SetGone, SetPut, WorkerGone, WorkerPut
+from .fleet import FleetState
 
 
 def decide_arrival(

@@ -25,9 +25,8 @@ from events import (
 
 from .admission import decide_arrival, decide_leaving
 from .anomaly import AnomalyKind
-from .fleet import (
+from .entities import (
     FleetChange,
-    FleetState,
     Hold,
     KnownGone,
     KnownPut,
@@ -39,6 +38,7 @@ from .fleet import (
     Weight,
     WorkerPut,
 )
+from .fleet import FleetState
 
 
 class Refusal(msgspec.Struct, frozen=True):

@@ -15,10 +15,8 @@ import msgspec
 from events import Revision
 
 from .anomaly import AnomalyCounts
-from .errors import DivergenceError
-from .fleet import (
+from .entities import (
     FleetChange,
-    FleetState,
     Gone,
     KnownGone,
     KnownPut,
@@ -29,8 +27,9 @@ from .fleet import (
     SettingPut,
     WorkerGone,
     WorkerPut,
-    apply,
 )
+from .errors import DivergenceError
+from .fleet import FleetState, apply
 
 
 class Epoch(msgspec.Struct, frozen=True, order=True):

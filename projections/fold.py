@@ -20,18 +20,19 @@ from events import (
     PortSubject,
     Record,
     Revision,
+    SettingEvent,
     Undecodable,
     UnknownEvent,
+    WorkerEvent,
     WorkerSubject,
     parse_subject,
 )
-from events.setting import SettingEvent
-from events.worker import WorkerEvent
 
 from . import life, port
 from .anomaly import REASON_MAX, Anomalies, Anomaly, noted
 from .deciding import Refusal, decide_setting, decide_worker
-from .fleet import EMPTY, FleetChange, FleetState, Registration, WorkerKey, apply
+from .entities import FleetChange, Registration, WorkerKey
+from .fleet import EMPTY, FleetState, apply
 from .life import Life, Lives
 from .port import NO_PORTS, Held, PortTable
 

@@ -12,8 +12,8 @@ import msgspec
 
 from events import ENTRY_ROLES, ModelName, Namespace, Role
 
+from .entities import Registration, WorkerKey
 from .errors import ModelNotFoundError, ModelUnavailableError
-from .fleet import Registration, WorkerKey
 from .readiness import SetMeaning, blockers, meanings
 from .view import Fleet, Worker, derive
 

@@ -17,7 +17,8 @@ import msgspec
 
 from events import ENTRY_ROLES, ModelName, Namespace, Needs, Role, Status
 
-from .fleet import FleetState, Hold, Members, Registration, Weight, WorkerSetKey
+from .entities import Hold, Registration, Weight, WorkerSetKey
+from .fleet import FleetState, Members
 
 Blocker: TypeAlias = Literal[
     "starting",

@@ -18,8 +18,9 @@ from events import Revision
 from . import digest
 from .anomaly import Anomalies
 from .delta import Epoch, entity_key
+from .entities import Put
 from .errors import SnapshotUnusableError
-from .fleet import FleetState, Put, build
+from .fleet import FleetState, build
 from .fold import FOLD_VERSION, FoldState
 from .life import Life
 from .port import PortState, PortTable

@@ -23,7 +23,8 @@ from events import (
 )
 
 from .anomaly import AnomalyCounts
-from .fleet import EMPTY, FleetState, Registration, WorkerKey, WorkerSetKey
+from .entities import Registration, WorkerKey, WorkerSetKey
+from .fleet import EMPTY, FleetState
 from .readiness import Blocker, SetMeaning, blockers, meanings
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")

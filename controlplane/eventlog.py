@@ -1,0 +1,290 @@
+"""The log: append events and read records. What the rest knows of the LOG stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from events import (
+    AdapterLoaded,
+    AnyEvent,
+    Cell,
+    PortClaimed,
+    Record,
+    Revision,
+    SettingEvent,
+    WorkerRegistered,
+    decode_record,
+    encode,
+    subject_of,
+)
+
+from .broker import Broker, Message, Outgoing, StreamState
+from .errors import (
+    AppendConflictError,
+    AppendOutcomeUnknownError,
+    HistoryForkedError,
+    LogFullError,
+    LogUnavailableError,
+)
+from .settings import Settings
+from .topology import LOG_ID, Names
+
+RECORDED_AT: Final = "Cp-Recorded-At"
+"""The header in which an import keeps the time of the first recording."""
+REPEAT_AFTER_S: Final = 0.1
+GROWING: Final = (WorkerRegistered, PortClaimed, AdapterLoaded, SettingEvent)
+"""Events that are refused first when the log fills up."""
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """An event is in the log, at this revision; of several, the last."""
+
+    revision: Revision
+
+
+class LogState(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the log stands, answered by its leader."""
+
+    log_id: str
+    first_revision: Revision
+    last_revision: Revision
+    bytes: int
+    max_bytes: int
+    now: datetime
+
+    @property
+    def fill(self) -> float:
+        """The share of its limit that is used; 0 without a limit."""
+        return self.bytes / self.max_bytes if self.max_bytes > 0 else 0.0
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """An event to append; ``expected``: the last revision on its subject, 0: none."""
+
+    event: AnyEvent
+    expected: Revision | None = None
+
+
+class EventLog:
+    """The log of one cell.
+
+    Every call raises `LogUnavailableError` when the broker does not answer in time.
+    """
+
+    def __init__(self, broker: Broker, cell: Cell, settings: Settings) -> None:
+        """Read and write the log of ``cell`` through ``broker``."""
+        self._broker, self._settings = broker, settings
+        self.names = Names(cell)
+        self._stream = self.names.log_stream
+
+    async def state(self) -> LogState:
+        """Where the log stands now, by its leader."""
+        state = await self._broker.state(self._stream)
+        return _log_state(state)
+
+    async def append(
+        self, event: AnyEvent, *, expected_revision: Revision | None = None
+    ) -> Appended:
+        """Append ``event``; returns when it is stored.
+
+        ``expected_revision`` is the last one of the event's subject, 0: it must be
+        new. An unknown outcome is repeated with the same bytes until there is an
+        answer. Raises `AppendConflictError`, `LogFullError`, `LogUnavailableError`
+        (certainly not stored), `AppendOutcomeUnknownError` (no answer within
+        ``settings.append_timeout_s``: repeat with the same event).
+        """
+        return await self.append_all((Pending(event, expected_revision),))
+
+    async def append_all(self, pending: Sequence[Pending]) -> Appended:
+        """Append up to 1000 events, all or none, in this order; otherwise `append`."""
+        await self._check_reserve(pending)
+        deadline = asyncio.get_running_loop().time() + self._settings.append_timeout_s
+        sent = False
+        while True:
+            try:
+                return await self._append_once(pending)
+            except AppendOutcomeUnknownError:
+                sent = True
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+            except LogUnavailableError as error:
+                if not sent:
+                    raise
+                if asyncio.get_running_loop().time() >= deadline:
+                    subject = subject_of(pending[0].event)
+                    raise AppendOutcomeUnknownError(
+                        subject=subject, reason=error.reason
+                    ) from error
+            await asyncio.sleep(REPEAT_AFTER_S)
+
+    async def _append_once(self, pending: Sequence[Pending]) -> Appended:
+        messages = [self._outgoing(item) for item in pending]
+        try:
+            if len(messages) == 1:
+                stored = await self._broker.store(self._stream, messages[0])
+            else:
+                stored = await self._broker.store_batch(self._stream, messages)
+        except AppendConflictError as conflict:
+            own = await self._own(pending)
+            if own is not None:
+                return Appended(own)
+            raise self._relative(conflict) from conflict
+        if stored.duplicate and not await self._is_own(stored.sequence, pending[-1]):
+            event = pending[-1].event
+            raise AppendConflictError(
+                subject=subject_of(event),
+                expected=pending[-1].expected,
+                last=stored.sequence,
+                code=0,
+            )
+        return Appended(stored.sequence)
+
+    async def _own(self, pending: Sequence[Pending]) -> Revision | None:
+        """Where one's own events stand, if a refusal means "stored already"."""
+        for item in reversed(pending):
+            last = await self.last(subject_of(item.event))
+            if last is not None and last.event.event_id == item.event.event_id:
+                return last.revision
+        return None
+
+    async def _is_own(self, revision: Revision, item: Pending) -> bool:
+        record = await self.at(revision)
+        return record is not None and record.event.event_id == item.event.event_id
+
+    async def _check_reserve(self, pending: Sequence[Pending]) -> None:
+        """Refuse what grows the fleet while there is still room for what frees."""
+        if not any(isinstance(item.event, GROWING) for item in pending):
+            return
+        if self._settings.log_max_bytes <= 0 and self._unlimited:
+            return
+        state = await self.state()
+        self._unlimited = state.max_bytes <= 0
+        if not self._unlimited and state.fill > 1 - self._settings.log_reserve:
+            raise LogFullError(
+                stream=self._stream,
+                reason=f"{state.bytes} of {state.max_bytes} bytes are used; the rest "
+                "is kept for deregistrations and expiries",
+            )
+
+    _unlimited = False
+
+    def _outgoing(self, item: Pending) -> Outgoing:
+        return Outgoing(
+            subject=self.names.absolute(subject_of(item.event)),
+            payload=encode(item.event),
+            message_id=item.event.event_id,
+            expect_subject_sequence=item.expected,
+        )
+
+    def _relative(self, conflict: AppendConflictError) -> AppendConflictError:
+        return AppendConflictError(
+            subject=self.names.relative(conflict.subject),
+            expected=conflict.expected,
+            last=conflict.last,
+            code=conflict.code,
+        )
+
+    async def at(self, revision: Revision) -> Record | None:
+        """The record at ``revision``, from the log's leader; None: there is none."""
+        message = await self._broker.get(self._stream, revision)
+        return None if message is None else self.record(message)
+
+    async def last(self, subject: str) -> Record | None:
+        """The last record on a relative ``subject``, from the log's leader."""
+        absolute = self.names.absolute(subject)
+        message = await self._broker.last(self._stream, absolute)
+        return None if message is None else self.record(message)
+
+    async def read(
+        self, after: Revision = 0, until: Revision | None = None
+    ) -> AsyncIterator[Record]:
+        """Yield the records after ``after`` up to and with ``until``; then end.
+
+        ``until=None``: the last revision when called.
+        """
+        async for batch in self.read_batches(after, until):
+            for record in batch:
+                yield record
+
+    async def read_batches(
+        self, after: Revision = 0, until: Revision | None = None
+    ) -> AsyncIterator[list[Record]]:
+        """As `read`, many at a time."""
+        messages = self._broker.read(self._stream, after=after, until=until)
+        async for batch in messages:
+            yield [self.record(message) for message in batch]
+
+    async def follow(self, after: Revision = 0) -> AsyncIterator[Record]:
+        """Yield the records after ``after``, for ever, each once, in order.
+
+        Raises `HistoryForkedError` when the log is no longer the one it began with.
+        """
+        async for batch in self.follow_batches(after):
+            for record in batch:
+                yield record
+
+    async def follow_batches(
+        self, after: Revision = 0, log_id: str | None = None
+    ) -> AsyncIterator[list[Record]]:
+        """As `follow`, many at a time; checks the log's identity at each resumption."""
+        if log_id is None:
+            log_id = (await self.state()).log_id
+        last: Record | None = None
+        async for batch in self._broker.follow(self._stream, after=after):
+            if not batch:
+                await self._check_history(log_id, last)
+                continue
+            records = [self.record(message) for message in batch]
+            last = records[-1]
+            yield records
+
+    async def _check_history(self, log_id: str, last: Record | None) -> None:
+        """Whether this is still the log that was read. Raises `HistoryForkedError`."""
+        revision = 0 if last is None else last.revision
+        state = await self.state()
+        if state.log_id != log_id:
+            reason = f"its id is {state.log_id}, it was {log_id}"
+            raise HistoryForkedError(reason=reason, revision=revision)
+        if last is None:
+            return
+        if state.last_revision < revision:
+            reason = f"it ends at revision {state.last_revision}"
+            raise HistoryForkedError(reason=reason, revision=revision)
+        found = await self.at(revision)
+        if found is not None and found.fingerprint != last.fingerprint:
+            reason = f"revision {revision} holds another record"
+            raise HistoryForkedError(reason=reason, revision=revision)
+
+    def record(self, message: Message) -> Record:
+        """The record that a stored message is."""
+        return decode_record(
+            message.sequence,
+            _recorded_at(message.headers, message.stored_at),
+            self.names.relative(message.subject),
+            message.payload,
+        )
+
+
+def _recorded_at(headers: Mapping[str, str] | None, stored_at: datetime) -> datetime:
+    if headers is None or (text := headers.get(RECORDED_AT)) is None:
+        return stored_at
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        return stored_at
+
+
+def _log_state(state: StreamState) -> LogState:
+    return LogState(
+        log_id=state.metadata.get(LOG_ID, ""),
+        first_revision=state.first_sequence,
+        last_revision=state.last_sequence,
+        bytes=state.bytes,
+        max_bytes=state.max_bytes,
+        now=state.now,
+    )
