@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Annotated, Final, TypeAlias
 from urllib.parse import urlsplit
+
+import msgspec
 
 from .errors import InvalidIdentityError
 
@@ -32,6 +34,9 @@ Revision: TypeAlias = int
 """Position in the log: the stream sequence of an event. The first is 1."""
 Checksum: TypeAlias = str
 """32 hex digits over everything about a worker that changes its answers."""
+
+Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A stored number: JSON has no bound, but what is derived from it has 64 bits."""
 
 LEASE_TTL_S_MIN: Final = 5.0
 LEASE_TTL_S_MAX: Final = 3600.0
@@ -119,7 +124,8 @@ def check_address(value: str) -> str:
         _ = parts.port
     except ValueError as error:
         raise InvalidIdentityError(field="address", value=value, rule=rule) from error
-    if not parts.scheme or not parts.hostname or any(c.isspace() for c in text):
+    blank = any(c.isspace() or not c.isprintable() for c in text)
+    if not parts.scheme or not parts.hostname or blank:
         raise InvalidIdentityError(field="address", value=value, rule=rule)
     return value
 
@@ -135,6 +141,9 @@ def check_lease_ttl_s(value: float) -> float:
 
 def check_labels(value: Mapping[str, str]) -> Mapping[str, str]:
     """Return ``value`` if it is a small mapping of short texts, else raise."""
+    if not isinstance(value, Mapping):
+        rule = "a mapping of texts to texts"
+        raise InvalidIdentityError(field="labels", value=value, rule=rule)
     if len(value) > LABELS_MAX:
         rule = f"at most {LABELS_MAX} labels"
         raise InvalidIdentityError(field="labels", value=len(value), rule=rule)
@@ -162,12 +171,16 @@ def check_status(value: Status | str) -> Status:
         raise InvalidIdentityError(field="status", value=value, rule=rule) from error
 
 
-def check_needs(value: Iterable[Iterable[Role | str]]) -> Needs:
+def check_needs(value: Collection[Collection[Role | str]]) -> Needs:
     """Return ``value`` as alternatives of roles, else raise."""
-    if isinstance(value, str):
+    if not _is_several(value) or not all(_is_several(roles) for roles in value):
         rule = "alternatives, each a list of roles, as [['prefill']]"
         raise InvalidIdentityError(field="needs", value=value, rule=rule)
     return tuple(tuple(check_role(role) for role in roles) for roles in value)
+
+
+def _is_several(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str)
 
 
 def _matching(field: str, value: str, pattern: re.Pattern[str], rule: str) -> str:

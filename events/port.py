@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from .event import Event
-from .identity import Host, Incarnation, Namespace, WorkerId
+from .identity import Host, Incarnation, Namespace, Whole, WorkerId
 
 
 class PortOwner(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class PortEvent(Event, frozen=True, kw_only=True):
     """An event of one port of one host."""
 
     host: Host
-    port: int
+    port: Whole
     claim_id: str
     """UUIDv7 of the claim; one claim takes a whole block."""
 
@@ -30,12 +30,12 @@ class PortEvent(Event, frozen=True, kw_only=True):
 class PortClaimed(PortEvent, frozen=True, kw_only=True, tag="port_claimed.v1"):
     """A life took this port, as a part of a block."""
 
-    block_start: int
-    block_size: int
+    block_start: Whole
+    block_size: Whole
     owner: PortOwner
     reason: str
     lease_ttl_s: float
-    pid: int | None = None
+    pid: Whole | None = None
 
 
 class PortReleased(PortEvent, frozen=True, kw_only=True, tag="port_released.v1"):

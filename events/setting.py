@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .event import Event
-from .identity import ModelName, Namespace, WorkerId
+from .identity import ModelName, Namespace, Whole, WorkerId
 
 
 class SettingEvent(Event, frozen=True, kw_only=True):
@@ -44,8 +44,8 @@ class LoadThresholdsSet(
 
     model: ModelName
     busy_kv_usage: float | None = None
-    busy_running: int | None = None
-    busy_waiting: int | None = None
+    busy_running: Whole | None = None
+    busy_waiting: Whole | None = None
 
 
 class ModelForgotten(SettingEvent, frozen=True, kw_only=True, tag="model_forgotten.v1"):

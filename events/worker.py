@@ -16,6 +16,7 @@ from .identity import (
     Needs,
     Role,
     Status,
+    Whole,
     WorkerId,
 )
 
@@ -25,15 +26,15 @@ _CANONICAL = msgspec.json.Encoder(order="deterministic")
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     """A model's serving configuration, as far as the fleet must agree on it."""
 
-    kv_block_size: int | None = None
-    context_length: int | None = None
+    kv_block_size: Whole | None = None
+    context_length: Whole | None = None
     tokenizer_digest: str | None = None
     chat_template_digest: str | None = None
     quantization: str | None = None
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
-    max_loras: int | None = None
-    max_lora_rank: int | None = None
+    max_loras: Whole | None = None
+    max_lora_rank: Whole | None = None
     extra: dict[str, str] = {}
     source: str | None = None
     """A path or URL. It does not change answers, so no checksum covers it."""
@@ -53,10 +54,10 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     """How much a worker can take. Information for routers; not in any checksum."""
 
-    total_kv_blocks: int | None = None
-    max_num_seqs: int | None = None
-    max_num_batched_tokens: int | None = None
-    data_parallel_size: int | None = None
+    total_kv_blocks: Whole | None = None
+    max_num_seqs: Whole | None = None
+    max_num_batched_tokens: Whole | None = None
+    data_parallel_size: Whole | None = None
 
 
 class WorkerEvent(Event, frozen=True, kw_only=True):
