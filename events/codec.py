@@ -102,7 +102,7 @@ def _second_look(
         return UnknownEvent(tag=tag, payload=payload, event_id=event_id)
     try:
         event = msgspec.convert(chain.upcast(tag, document), AnyEvent)
-    except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
-        reason = f"{tag}: {error}"
+    except Exception as error:  # noqa: BLE001 - an upcaster meets any document
+        reason = f"{tag}: {error or type(error).__name__}"
         return Undecodable(reason=reason, payload=payload, event_id=event_id)
     return _placed(event, subject, payload)

@@ -77,5 +77,8 @@ class Record(msgspec.Struct, frozen=True):
         """What identifies the record in its place: tells one history from another."""
         if self.event.event_id:
             return self.event.event_id
-        payload = getattr(self.event, "payload", b"")
+        if isinstance(self.event, UnknownEvent | Undecodable):
+            payload = self.event.payload
+        else:
+            payload = msgspec.json.encode(self.event, order="deterministic")
         return "blake2b:" + blake2b(payload, digest_size=16).hexdigest()

@@ -89,22 +89,32 @@ def decode_token(token: str) -> str | None:
 
 
 def worker_subject(namespace: Namespace, worker_id: WorkerId) -> str:
-    """``log.worker.{namespace}.{worker}``."""
-    return f"log.worker.{namespace}.{encode_token(worker_id)}"
+    """``log.worker.{namespace}.{worker}``. Raises `InvalidIdentityError`."""
+    return f"log.worker.{_namespace(namespace)}.{encode_token(worker_id)}"
 
 
 def port_subject(host: Host, port: int) -> str:
-    """``log.port.{host}.{port}``."""
+    """``log.port.{host}.{port}``. Raises `InvalidIdentityError`."""
+    if not 0 <= port <= PORT_MAX:
+        raise InvalidIdentityError(field="port", value=port, rule=f"0 to {PORT_MAX}")
     return f"log.port.{encode_token(host)}.{port}"
 
 
 def setting_subject(kind: SettingKind, *scope: str) -> str:
-    """``log.setting.{kind}.{scope…}``; a namespace is a token already."""
+    """``log.setting.{kind}.{scope…}``. Raises `InvalidIdentityError`.
+
+    Of a scope of two the first is a namespace, which is a token already.
+    """
+    if _SCOPE_SIZE[kind] == len(("namespace", "name")):
+        _namespace(scope[0])
     return ".".join(("log.setting", kind, *map(encode_token, scope)))
 
 
 def subject_of(event: AnyEvent) -> str:
-    """The subject on which this event belongs."""
+    """The subject on which this event belongs.
+
+    Raises `InvalidIdentityError` if it names what no subject can name.
+    """
     match event:
         case WorkerEvent():
             return worker_subject(event.namespace, event.worker_id)
@@ -156,9 +166,14 @@ def _setting(kind: str, scope: tuple[str | None, ...]) -> SettingSubject | None:
     )
 
 
+@lru_cache(maxsize=4096)
+def _namespace(text: str) -> Namespace:
+    return check_namespace(text)
+
+
 def _is_namespace(token: str) -> bool:
     try:
-        check_namespace(token)
+        _namespace(token)
     except InvalidIdentityError:
         return False
     return True
