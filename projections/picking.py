@@ -85,13 +85,12 @@ def pick_weighted(fleet: Fleet, found: Candidates, rng: RandomNumbers) -> Worker
 
 def pick_in_turn(fleet: Fleet, found: Candidates, turn: int) -> Worker:
     """The ``turn``-th of the workers, all around."""
-    count = sum(len(workers) for _, workers in found.sets)
-    turn %= count
-    for meaning, workers in found.sets:
-        if turn < len(workers):
-            return derive(fleet.state, meaning, workers[turn])
-        turn -= len(workers)
-    raise AssertionError(turn)
+    ends = list(accumulate(len(workers) for _, workers in found.sets))
+    turn %= ends[-1]
+    place = bisect(ends, turn)
+    meaning, workers = found.sets[place]
+    before_end = turn - ends[place]
+    return derive(fleet.state, meaning, workers[before_end])
 
 
 def _candidates(
@@ -105,7 +104,7 @@ def _candidates(
         workers = tuple(
             worker
             for worker in meaning.routable
-            if _fits(worker, wanted, fleet) and worker.key not in exclude
+            if _fits(worker, wanted) and worker.key not in exclude
         )
         if workers:
             sets.append((meaning, workers))
@@ -127,19 +126,17 @@ def _sets(fleet: Fleet, wanted: Wanted, visible: Namespaces | None) -> list[SetM
 
 
 def _models_behind(fleet: Fleet, name: ModelName) -> list[ModelName]:
-    """The models whose workers answer to ``name``: itself, or its adapter's bases."""
-    if name in fleet.state.models:
-        return [name]
+    """The models whose workers answer to ``name``: itself, and its adapter's bases."""
     having = fleet.state.adapters.get(name, ())
-    return sorted({fleet.state.workers[key].model for key in having})
+    return sorted({name, *(fleet.state.workers[key].model for key in having)})
 
 
-def _fits(worker: Registration, wanted: Wanted, fleet: Fleet) -> bool:
+def _fits(worker: Registration, wanted: Wanted) -> bool:
     if wanted.capability is not None and wanted.capability not in worker.capabilities:
         return False
     if wanted.adapter is not None and wanted.adapter not in worker.adapters:
         return False
-    return wanted.model in fleet.state.models or wanted.model in worker.adapters
+    return wanted.model == worker.model or wanted.model in worker.adapters
 
 
 def _nobody(
