@@ -106,7 +106,7 @@ def decide_claim(
         block_size=event.block_size,
         owner=event.owner,
         reason=event.reason,
-        lease_ttl_s=float(event.lease_ttl_s),
+        lease_ttl_s=float(event.lease_ttl_s) + 0.0,
         since=recorded_at,
     )
 
@@ -114,11 +114,14 @@ def decide_claim(
 def decide_release(
     table: PortTable, event: PortReleased, recorded_at: datetime
 ) -> Resting | None:
-    """The port as the release leaves it; None: it is not this claim's to release."""
+    """The port as the release leaves it; None: it is not this claim's to release.
+
+    A port that no claim holds rests anew each time it is found unusable.
+    """
     match table.ports.get((event.host, event.port)):
         case Held(claim_id=claim_id) if claim_id != event.claim_id:
             return None
-        case Resting():
+        case Resting() if event.cause != "unusable":
             return None
     return Resting(
         host=event.host,
