@@ -8,6 +8,7 @@ smaller, older or missing snapshot never means a smaller fleet.
 from __future__ import annotations
 
 from datetime import datetime
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -26,6 +27,7 @@ from .life import Life
 from .port import PortState, PortTable
 
 FORMAT: Final = 1
+SEAL_BYTES: Final = 16
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,20 +107,29 @@ def take(state: FoldState, position: Position) -> Snapshot:
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """The snapshot as msgpack; equal snapshots are equal bytes."""
-    return _ENCODER.encode(snapshot)
+    """The snapshot as msgpack and a digest of it; equal snapshots are equal bytes."""
+    packed = _ENCODER.encode(snapshot)
+    return packed + _seal(packed)
 
 
 def decode_snapshot(payload: bytes) -> Snapshot:
-    """The snapshot in ``payload``. Raises `SnapshotUnusableError`."""
+    """The snapshot in ``payload``, whole. Raises `SnapshotUnusableError`."""
+    packed, seal = payload[:-SEAL_BYTES], payload[-SEAL_BYTES:]
+    if _seal(packed) != seal:
+        raise SnapshotUnusableError(reason="damaged: its bytes are not all its own")
     try:
-        found = _FORMAT.decode(payload)
+        found = _FORMAT.decode(packed)
         if found.format != FORMAT:
             reason = f"format {found.format}, this version reads {FORMAT}"
             raise SnapshotUnusableError(reason=reason)
-        return _DECODER.decode(payload)
+        return _DECODER.decode(packed)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SnapshotUnusableError(reason=f"damaged: {error}") from error
+
+
+def _seal(packed: bytes) -> bytes:
+    """What shows that no byte was lost or changed, of what no digest covers either."""
+    return blake2b(packed, digest_size=SEAL_BYTES).digest()
 
 
 def fleet_of(snapshot: Snapshot) -> FleetState:
