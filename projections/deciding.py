@@ -123,17 +123,17 @@ def decide_setting(state: FleetState, event: AnySettingEvent) -> Outcome:
                 Weight(
                     namespace=event.namespace,
                     model=event.model,
-                    weight=float(event.weight),
+                    weight=_number(event.weight),
                     reason=event.reason,
                     by=event.by,
                 ),
             )
-        case LoadThresholdsSet():
+        case LoadThresholdsSet(busy_kv_usage=usage):
             return _set(
                 state,
                 Thresholds(
                     model=event.model,
-                    busy_kv_usage=event.busy_kv_usage,
+                    busy_kv_usage=None if usage is None else _number(usage),
                     busy_running=event.busy_running,
                     busy_waiting=event.busy_waiting,
                     reason=event.reason,
@@ -168,7 +168,7 @@ def _registered(
         adapters=tuple(sorted(set(event.adapters))),
         capacity=event.capacity,
         labels=event.labels,
-        lease_ttl_s=float(event.lease_ttl_s),
+        lease_ttl_s=_number(event.lease_ttl_s),
         status=event.status,
         registered_at=current.registered_at if current and again else recorded_at,
     )
@@ -198,6 +198,11 @@ def _set(state: FleetState, setting: Setting) -> Outcome:
     if state.settings.get(setting.key) == setting:
         return Refusal("no_op", "the setting stands already")
     return (SettingPut(setting),)
+
+
+def _number(value: float) -> float:
+    """One form for equal numbers: neither 1 beside 1.0 nor -0.0 beside 0.0."""
+    return float(value) + 0.0
 
 
 def _forgotten(state: FleetState, model: ModelName) -> Outcome:

@@ -188,7 +188,8 @@ def _hierarchy(
     workers: Iterable[Registration],
     cohorts: dict[WorkerSetKey, tuple[Checksum, ...]],
 ) -> Map[ModelName, Sets]:
-    members: dict[WorkerSetKey, dict[WorkerId, Registration]] = {k: {} for k in cohorts}
+    members: dict[WorkerSetKey, dict[WorkerId, Registration]]
+    members = {key: {} for key, order in cohorts.items() if order}
     for worker in workers:
         members.setdefault(worker.set_key, {})[worker.worker_id] = worker
     models: dict[ModelName, dict[WorkerSetKey, Members]] = {}
