@@ -9,7 +9,7 @@ import msgspec
 
 from controlplane.broker.connection import Connection
 from controlplane.broker.link import Link, LinkLostError
-from controlplane.broker.translate import SERVER_FAULT, api_error, nats_errors
+from controlplane.broker.translate import UNAVAILABLE, api_error, nats_errors
 from controlplane.broker.wire import ApiError, decode_object, parse_status
 
 Answer = dict[str, Any]
@@ -92,4 +92,4 @@ def error_of(answer: Answer) -> ApiError | None:
 def final(answer: Answer) -> bool:
     """Whether asking again could not help."""
     error = error_of(answer)
-    return error is None or error.code < SERVER_FAULT
+    return error is None or error.code < UNAVAILABLE

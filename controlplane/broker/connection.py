@@ -40,6 +40,10 @@ class Attachment(Protocol):
         """Make it known to ``link``."""
         ...
 
+    async def close(self) -> None:
+        """Attach to no further link."""
+        ...
+
 
 class Connection:
     """The link that there is right now, or the wait for the next one."""

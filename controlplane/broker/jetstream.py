@@ -79,6 +79,8 @@ class JetStreamBroker:
         if link is not None:
             with suppress(LinkLostError, TimeoutError):
                 await link.round_trip(_FLUSH_S)
+        for attachment in list(self._connection.attachments.values()):
+            await attachment.close()
         await self._connection.stop()
 
     async def wait_connected(self, timeout_s: float) -> None:

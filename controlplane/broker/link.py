@@ -49,6 +49,7 @@ class _Waiting(msgspec.Struct, frozen=True, eq=False):
 
     answer: asyncio.Future[RawMessage]
     subjects: tuple[str, ...]
+    timer: asyncio.TimerHandle
 
 
 class Link(Client):
@@ -149,14 +150,8 @@ class Link(Client):
         reply = f"{self._inbox}{self._tokens}"
         token = reply.encode()
         await self.send(subject, payload, reply=reply, headers=headers)
-        self._waiting[token] = _Waiting(answer, (subject, *subjects))
-        timer = loop.call_later(timeout_s, _expire, answer)
-
-        def settled(_: asyncio.Future[RawMessage]) -> None:
-            timer.cancel()
-            self._waiting.pop(token, None)
-
-        answer.add_done_callback(settled)
+        timer = loop.call_later(timeout_s, self._expire, token)
+        self._waiting[token] = _Waiting(answer, (subject, *subjects), timer)
         return answer
 
     async def round_trip(self, timeout_s: float) -> None:
@@ -210,9 +205,17 @@ class Link(Client):
             sink(RawMessage(subject, reply, data, headers))
 
     def _on_answer(self, message: RawMessage) -> None:
-        waiting = self._waiting.get(message.subject)
-        if waiting is not None and not waiting.answer.done():
+        waiting = self._waiting.pop(message.subject, None)
+        if waiting is None:
+            return
+        waiting.timer.cancel()
+        if not waiting.answer.done():
             waiting.answer.set_result(message)
+
+    def _expire(self, token: bytes) -> None:
+        waiting = self._waiting.pop(token, None)
+        if waiting is not None and not waiting.answer.done():
+            waiting.answer.set_exception(TimeoutError())
 
     async def _on_error(self, error: Exception) -> None:
         self.last_failure = error
@@ -235,17 +238,14 @@ class Link(Client):
 
     def _mark_lost(self) -> None:
         self.lost.set()
-        for waiting in list(self._waiting.values()):
+        for waiting in self._waiting.values():
+            waiting.timer.cancel()
             if not waiting.answer.done():
                 waiting.answer.set_exception(LinkLostError())
+        self._waiting.clear()
         for watcher in list(self._watchers):
             if not watcher.done():
                 watcher.set_exception(LinkLostError())
         for pong in self._pongs:
             if not pong.done():
                 pong.set_result(False)
-
-
-def _expire(answer: asyncio.Future[RawMessage]) -> None:
-    if not answer.done():
-        answer.set_exception(TimeoutError())

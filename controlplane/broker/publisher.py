@@ -17,8 +17,13 @@ import msgspec
 from controlplane.broker import Outgoing, Stored
 from controlplane.broker.connection import Connection
 from controlplane.broker.link import Link, LinkLostError
-from controlplane.broker.translate import append_error, nats_errors
-from controlplane.broker.wire import Acknowledgement, RawMessage, parse_status
+from controlplane.broker.translate import append_error, named, nats_errors
+from controlplane.broker.wire import (
+    Acknowledgement,
+    RawMessage,
+    parse_status,
+    stored_headers,
+)
 from controlplane.errors import AppendOutcomeUnknownError, SettingsError
 
 MAX_BATCH: Final = 1000
@@ -36,9 +41,9 @@ async def store(
             message.subject,
             message.payload,
             timeout_s=ACK_TIMEOUT_S if timeout_s is None else timeout_s,
-            headers=_headers(message),
+            headers=stored_headers(message),
         )
-    return await _outcome(connection, answer, stream, message)
+    return await _outcome(connection, answer, stream, (message,))
 
 
 async def store_batch(
@@ -60,7 +65,7 @@ async def store_batch(
         answer = await _send_batch(
             link, messages, ACK_TIMEOUT_S if timeout_s is None else timeout_s
         )
-    return await _outcome(connection, answer, stream, messages[-1])
+    return await _outcome(connection, answer, stream, messages)
 
 
 async def _send_batch(
@@ -69,42 +74,23 @@ async def _send_batch(
     """Send all; only the last, which commits, asks for an answer (ADR-50)."""
     batch_id = uuid4().hex
     for place, message in enumerate(messages[:-1], 1):
-        headers = _headers(message) or {}
-        headers["Nats-Batch-Id"] = batch_id
-        headers["Nats-Batch-Sequence"] = str(place)
+        headers = stored_headers(message, batch=(batch_id, place, False))
         await link.send(message.subject, message.payload, headers=headers)
     last = messages[-1]
-    headers = _headers(last) or {}
-    headers["Nats-Batch-Id"] = batch_id
-    headers["Nats-Batch-Sequence"] = str(len(messages))
-    headers["Nats-Batch-Commit"] = "1"
     return await link.ask(
         last.subject,
         last.payload,
         timeout_s=timeout_s,
-        headers=headers,
+        headers=stored_headers(last, batch=(batch_id, len(messages), True)),
         subjects=tuple({message.subject for message in messages}),
     )
-
-
-def _headers(message: Outgoing) -> dict[str, str] | None:
-    headers = dict(message.headers) if message.headers else {}
-    if message.message_id is not None:
-        headers["Nats-Msg-Id"] = message.message_id
-    if message.expect_subject_sequence is not None:
-        headers["Nats-Expected-Last-Subject-Sequence"] = str(
-            message.expect_subject_sequence
-        )
-    if message.expect_stream_sequence is not None:
-        headers["Nats-Expected-Last-Sequence"] = str(message.expect_stream_sequence)
-    return headers or None
 
 
 async def _outcome(
     connection: Connection,
     answer: asyncio.Future[RawMessage],
     stream: str,
-    message: Outgoing,
+    messages: Sequence[Outgoing],
 ) -> Stored:
     """Await the answer to something sent and say what it means."""
     try:
@@ -112,32 +98,35 @@ async def _outcome(
     except TimeoutError as error:
         reason = "no answer in time"
         raise AppendOutcomeUnknownError(
-            subject=message.subject, reason=reason
+            subject=named(messages), reason=reason
         ) from error
     except LinkLostError as error:
         reason = "the connection was lost before the answer came"
         raise AppendOutcomeUnknownError(
-            subject=message.subject, reason=reason
+            subject=named(messages), reason=reason
         ) from error
     if parse_status(raw.headers) is not None:
-        reason = f"no stream listens on {message.subject}"
+        reason = f"no stream listens on {messages[-1].subject}"
         doing = f"appending to {stream}"
         raise connection.unavailable(doing, reason)
-    return _stored(connection, raw, stream, message)
+    return _stored(connection, raw, stream, messages)
 
 
 def _stored(
-    connection: Connection, raw: RawMessage, stream: str, message: Outgoing
+    connection: Connection,
+    raw: RawMessage,
+    stream: str,
+    messages: Sequence[Outgoing],
 ) -> Stored:
     acknowledgement = _DECODER.decode(raw.payload)
     if acknowledgement.error is not None:
         raise append_error(
-            acknowledgement.error, stream=stream, message=message, url=connection.url
+            acknowledgement.error, stream=stream, messages=messages, url=connection.url
         )
     if acknowledgement.stream != stream:
         raise SettingsError(
             field="stream",
             value=acknowledgement.stream,
-            rule=f"{message.subject} must belong to {stream}",
+            rule=f"{named(messages)} must belong to {stream}",
         )
     return Stored(sequence=acknowledgement.seq, duplicate=acknowledgement.duplicate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -24,6 +24,7 @@ WRONG_LAST_SEQUENCE: Final = 10071
 WRONG_LAST_SEQUENCE_IN_BATCH: Final = 10164
 DUPLICATE_IN_BATCH: Final = 10201
 DUPLICATE_IN_FLIGHT: Final = 10158
+ATOMIC_DISABLED: Final = 10174
 BATCH_INCOMPLETE: Final = 10176
 BATCHES_IN_FLIGHT: Final = 10210
 TOO_MANY_REQUESTS: Final = 10167
@@ -40,6 +41,7 @@ _CONFLICTS: Final = {
 _NOT_STORED: Final = {BATCH_INCOMPLETE, BATCHES_IN_FLIGHT, TOO_MANY_REQUESTS}
 _NO_SPACE: Final = {10002, 10023, 10028, 10047}
 SERVER_FAULT: Final = 500
+UNAVAILABLE: Final = 503
 _LAST: Final = re.compile(r"wrong last sequence: (\d+)")
 _REFUSAL: Final = re.compile(
     r"authorization|authentication|credential|nkey|jwt", re.IGNORECASE
@@ -96,16 +98,16 @@ def denied(subject: str, *, verb: str) -> SettingsError:
 
 
 def append_error(
-    error: ApiError, *, stream: str, message: Outgoing, url: str
+    error: ApiError, *, stream: str, messages: Sequence[Outgoing], url: str
 ) -> ControlPlaneError:
     """Say what a refused append means. Whatever is not definite is unknown."""
     code, said = error.err_code, error.description
+    subject = named(messages)
     if code in _CONFLICTS:
         found = _LAST.search(said)
-        expected = message.expect_subject_sequence
         return AppendConflictError(
-            subject=message.subject,
-            expected=message.expect_stream_sequence if expected is None else expected,
+            subject=subject,
+            expected=_expected(messages),
             last=int(found[1]) if found else None,
             code=code,
         )
@@ -115,16 +117,36 @@ def append_error(
         return LogUnavailableError(url=url, doing=f"appending to {stream}", reason=said)
     if code == DUPLICATE_IN_FLIGHT or error.code >= SERVER_FAULT:
         return AppendOutcomeUnknownError(
-            subject=message.subject, reason=f"{said} (err_code {code})"
+            subject=subject, reason=f"{said} (err_code {code})"
         )
     return SettingsError(
-        field="append", value=message.subject, rule=f"{said} (err_code {code})"
+        field="append", value=subject, rule=f"{said} (err_code {code})"
     )
+
+
+def named(messages: Sequence[Outgoing]) -> str:
+    """Name what was appended: the server does not say which of a batch it meant."""
+    first, others = messages[0].subject, len(messages) - 1
+    return f"{first} and {others} more" if others else first
+
+
+def _expected(messages: Sequence[Outgoing]) -> int | None:
+    """The one expectation that was sent, if there was only one."""
+    expected = [
+        sequence
+        for message in messages
+        for sequence in (
+            message.expect_subject_sequence,
+            message.expect_stream_sequence,
+        )
+        if sequence is not None
+    ]
+    return expected[0] if len(expected) == 1 else None
 
 
 def api_error(error: ApiError, *, url: str, doing: str) -> ControlPlaneError:
     """Say what a refused JetStream API request means."""
     said = f"{error.description} (err_code {error.err_code})"
-    if error.code >= SERVER_FAULT or error.err_code == STREAM_NOT_FOUND:
+    if error.code >= UNAVAILABLE or error.err_code == STREAM_NOT_FOUND:
         return LogUnavailableError(url=url, doing=doing, reason=said)
     return SettingsError(field="request", value=doing, rule=said)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controlplane.broker import Message
+from controlplane.broker import Message, Outgoing
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STATUS_LINE: Final = b"NATS/1.0 "
@@ -101,6 +101,30 @@ def parse_delivery(raw: RawMessage) -> Delivery:
         consumer_sequence=int(tokens[at + 1]),
         pending=int(tokens[at + 3]),
     )
+
+
+def stored_headers(
+    message: Outgoing, *, batch: tuple[str, int, bool] | None = None
+) -> dict[str, str] | None:
+    """Return the headers a message is sent, and then stored, with.
+
+    ``batch``: the batch's id, the message's place in it from 1, whether it commits.
+    """
+    headers = dict(message.headers) if message.headers else {}
+    if message.message_id is not None:
+        headers["Nats-Msg-Id"] = message.message_id
+    if message.expect_subject_sequence is not None:
+        expected = str(message.expect_subject_sequence)
+        headers["Nats-Expected-Last-Subject-Sequence"] = expected
+    if message.expect_stream_sequence is not None:
+        headers["Nats-Expected-Last-Sequence"] = str(message.expect_stream_sequence)
+    if batch is not None:
+        batch_id, place, commits = batch
+        headers["Nats-Batch-Id"] = batch_id
+        headers["Nats-Batch-Sequence"] = str(place)
+        if commits:
+            headers["Nats-Batch-Commit"] = "1"
+    return headers or None
 
 
 def parse_time(text: str) -> datetime:
