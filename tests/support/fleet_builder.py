@@ -35,6 +35,7 @@ from events import (
     WorkerResumed,
     WorkerStatusChanged,
     WorkerUpdated,
+    check_needs,
     decode_record,
     encode,
     subject_of,
@@ -177,8 +178,9 @@ def registered(
             "status": Status.READY,
             "labels": {},
         }
+        needs = {"needs": check_needs(fields.get("needs", ()))}
         who = story.life_of(namespace, worker, number)
-        story.append(WorkerRegistered(**who, **{**defaults, **fields}))
+        story.append(WorkerRegistered(**who, **{**defaults, **fields, **needs}))
 
     return step
 
@@ -376,9 +378,9 @@ def thresholds(model: str = MODEL, **limits: Any) -> Step:
     return _setting_step(LoadThresholdsSet, model=model, **limits)
 
 
-def forgotten(model: str = MODEL) -> Step:
+def forgotten(model: str = MODEL, *, reason: str = "") -> Step:
     """An operator has a name forgotten."""
-    return _setting_step(ModelForgotten, model=model)
+    return _setting_step(ModelForgotten, model=model, reason=reason)
 
 
 def poison(subject: str, payload: bytes) -> Step:

@@ -1,0 +1,145 @@
+"""The logs that are kept for ever. Add stories; never change one."""
+
+from events import Capacity, ModelCard, Role, Status
+from tests.support.fleet_builder import (
+    C1,
+    C2,
+    Story,
+    claimed,
+    deregistered,
+    draining,
+    expired,
+    forgotten,
+    given,
+    held,
+    loaded,
+    poison,
+    ready,
+    registered,
+    released,
+    resumed,
+    silent_for,
+    starting,
+    status,
+    thresholds,
+    unloaded,
+    updated,
+    weighted,
+)
+
+FULL_CARD = ModelCard(
+    kv_block_size=16,
+    context_length=131072,
+    tokenizer_digest="sha256:11",
+    chat_template_digest="sha256:22",
+    quantization="fp8",
+    tool_call_parser="llama3_json",
+    reasoning_parser="none",
+    max_loras=8,
+    max_lora_rank=64,
+    extra={"rope": "yarn", "eagle": "3"},
+    source="s3://models/llama",
+)
+FULL = {
+    "component": "decoder",
+    "role": Role.DECODE,
+    "model": "meta-llama/Llama-3.1-70B-Instruct",
+    "needs": [[Role.PREFILL], [Role.PREFILL, Role.ENCODE]],
+    "card": FULL_CARD,
+    "capabilities": ("chat", "tools"),
+    "adapters": ("sql-lora",),
+    "capacity": Capacity(
+        total_kv_blocks=1 << 20,
+        max_num_seqs=256,
+        max_num_batched_tokens=8192,
+        data_parallel_size=2,
+    ),
+    "labels": {"zone": "b", "größe": "✓"},
+    "status": Status.STARTING,
+}
+
+
+def every_event() -> Story:
+    """One event of each type, each with every field set."""
+    return given(
+        registered("wörker.1", **FULL),
+        status("wörker.1", Status.READY, reason="warm"),
+        updated(
+            "wörker.1",
+            address="http://[::1]:8000",
+            capacity=Capacity(max_num_seqs=1),
+            labels={"zone": "c"},
+        ),
+        loaded("wörker.1", "chat/lora"),
+        unloaded("wörker.1", "sql-lora"),
+        claimed("wörker.1", 20000),
+        released(20000, cause="expired"),
+        expired("wörker.1", silent_for_s=10.5),
+        deregistered("wörker.1", reason="rollout"),
+        held("wörker.1", reason="noisy"),
+        resumed("wörker.1", reason="quiet"),
+        weighted(0.25, model="*", reason="canary"),
+        thresholds(busy_kv_usage=0.9, busy_running=64, busy_waiting=8, reason="busy"),
+        forgotten("old", reason="retired"),
+    )
+
+
+def rolling_update() -> Story:
+    """Two workers of one generation make way for two of the next, one by one."""
+    new = {"namespace": "prod-v2"}
+    return given(
+        claimed("w1", 20000, 2),
+        registered("w1", card=C1),
+        claimed("w2", 20002, 2),
+        registered("w2", card=C1, labels={"zone": "a"}),
+        loaded("w2", "sql-lora"),
+        weighted(0.5, **new),
+        starting("w3", card=C2, **new),
+        ready("w3", **new),
+        weighted(1.0, **new),
+        draining("w1", reason="rollout"),
+        status("w1", Status.DRAINED),
+        deregistered("w1"),
+        released(20000, 2),
+        registered("w4", card=C2, **new),
+        held("w4", **new),
+        silent_for(s=20),
+        expired("w2"),
+        released(20002, 2, cause="expired"),
+        resumed("w4", **new),
+        registered("w4", card=C2, **new),
+        registered("w5", card=C1, **new),
+        thresholds(busy_kv_usage=0.9),
+        forgotten("sql-lora"),
+    )
+
+
+def with_poison() -> Story:
+    """A fleet in whose log much stands that nobody can read."""
+    worker, port = "log.worker.prod.w1", "log.port.10%2E0%2E0%2E1.20000"
+    good = registered("w1", labels={"zone": "a"})
+    bytes_of_w1 = given(good).payloads[0]
+    return given(
+        good,
+        claimed("w1", 20000),
+        poison(worker, b"\xff\x00not JSON"),
+        poison(worker, b""),
+        poison(worker, b"null"),
+        poison(worker, b'{"type":"worker_vanished.v1","event_id":"x-1"}'),
+        poison(worker, b'{"type":"worker_expired.v1","event_id":"x-2"}'),
+        poison(worker, bytes_of_w1.replace(b".v1", b".v7")),
+        poison("log.worker.prod.w2", bytes_of_w1),
+        poison(port, b'{"type":"port_released.v2"}'),
+        poison("log.port.10%2E0%2E0%2E1.20001", b"[]"),
+        poison("log.worker.prod.w1.more", bytes_of_w1),
+        poison("log.mood.prod", b'{"type":7}'),
+        poison(worker, b'{"type":"' + b"x" * 1000 + b'"}'),
+        claimed("w1", 20001),
+        deregistered("w9"),
+        expired("w1", life=7),
+        released(20000),
+        registered("w2"),
+    )
+
+
+STORIES = {"rolling_update": rolling_update, "poison": with_poison}
