@@ -43,8 +43,12 @@ EPOCH_REASONS: Final = (
     "first",
     "fold_version",
     "rebuild",
-    "history_lost",
-    "history_forked",
+    "log_replaced",
+    "log_lost_tail",
+    "log_forked",
+    "view_lost",
+    "foreign",
+    "divergence",
 )
 RESYNC_REASONS: Final = ("start", "epoch", "gap", "dropped", "divergence", "history")
 PICK_FAILURES: Final = ("model_not_found", "model_unavailable", "stale")

@@ -41,6 +41,7 @@ from .errors import (
 )
 from .fleet import EMPTY, FleetState, Members, apply, build
 from .fold import FOLD_VERSION, FoldState, Step, evolve, fold_all, step
+from .lease import Guard, LeaseBook, Overdue, Verdict
 from .life import Life, LifeKey, Lives
 from .picking import (
     Candidates,
@@ -91,10 +92,12 @@ __all__ = [
     "FleetState",
     "FoldState",
     "Gone",
+    "Guard",
     "Held",
     "Hold",
     "KnownGone",
     "KnownPut",
+    "LeaseBook",
     "Life",
     "LifeKey",
     "Lives",
@@ -102,6 +105,7 @@ __all__ = [
     "Model",
     "ModelNotFoundError",
     "ModelUnavailableError",
+    "Overdue",
     "PlaneState",
     "Policy",
     "PortKey",
@@ -124,6 +128,7 @@ __all__ = [
     "Step",
     "Thresholds",
     "Unreadable",
+    "Verdict",
     "ViewMessage",
     "Wanted",
     "Weight",

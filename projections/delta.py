@@ -33,15 +33,21 @@ from .fleet import FleetState, apply
 
 
 class Epoch(msgspec.Struct, frozen=True, order=True):
-    """One numbering of deltas. Later epochs of one log are greater."""
+    """One numbering of deltas. Later epochs of one log are greater.
+
+    Equal epochs number the same deltas alike, whoever computes them: log, fold and
+    the revision of the start decide all of them.
+    """
 
     count: int
     fold_version: int
     log_id: str
+    revision: Revision
+    """The first delta is that of a later record."""
 
     def __str__(self) -> str:
         """The epoch as routers, documents and people compare it."""
-        return f"{self.log_id}.{self.fold_version}.{self.count}"
+        return f"{self.log_id}.{self.fold_version}.{self.count}@{self.revision}"
 
 
 class Delta(
@@ -66,14 +72,19 @@ class Delta(
 class EpochStarted(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="epoch_started.v1"
 ):
-    """A new numbering begins at ``revision``; ordinal 0. Routers resync from it."""
+    """A new numbering begins; ordinal 0. Routers resync from it."""
 
     epoch: Epoch
-    revision: Revision
     fingerprint: str
+    """Identifies the record at ``revision``; empty at the beginning of the log."""
     anomalies: AnomalyCounts
     digest: str
     reason: str
+
+    @property
+    def revision(self) -> Revision:
+        """The revision that the fleet stands at when the epoch starts."""
+        return self.epoch.revision
 
 
 ViewMessage: TypeAlias = Delta | EpochStarted

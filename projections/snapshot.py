@@ -37,6 +37,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     base: int
     """The view stream's sequence of the epoch's start."""
     ordinal: int
+    delta_revision: Revision
+    """The revision of that delta; of the epoch's start at ordinal 0."""
 
     @property
     def view_seq(self) -> int:

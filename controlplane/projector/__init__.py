@@ -1,0 +1,1 @@
+"""Folds the log, publishes the view, expires the dead: the projection service."""

@@ -1,0 +1,181 @@
+"""The care of lives: leases renewed by beats, expired in time, senders told the news.
+
+Only a leader expires and tells; a follower keeps the same book, so that a take-over
+starts warm. Nothing here decides from a fold that is behind the log.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from controlplane.beats import Beat, NoticeKind, WireNotice
+from events import Incarnation, Namespace, Record, Revision, WorkerExpired, WorkerId
+from projections import FoldState, LeaseBook, Life, LifeKey
+
+from .effects import Effect, Expire, Inquire, Tell
+
+REMEMBERED_MAX: Final = 10_000
+NOTICE_EVERY_S: Final = 3.0
+EXPIRY_RETRY_S: Final = 2.0
+
+
+class Caretaker:
+    """Watches over the lives of a fold. ``book`` outlives caretakers."""
+
+    def __init__(self, book: LeaseBook, log_id: str) -> None:
+        """Keep ``book`` for the lives of the log ``log_id``."""
+        self._book, self._log_id = book, log_id
+        self._expiring: dict[LifeKey, float] = {}
+        self._expired: OrderedDict[Incarnation, Revision] = OrderedDict()
+        self._told: OrderedDict[tuple[Incarnation, NoticeKind], float] = OrderedDict()
+        self.held = 0
+        self.guard_engaged = False
+
+    def note(self, record: Record) -> None:
+        """Remember lives that expired: their beats may go on."""
+        if isinstance(record.event, WorkerExpired):
+            self._expired[record.event.incarnation] = record.revision
+            _forget_oldest(self._expired)
+
+    def judge(self, fold: FoldState, now: float, own_server: str) -> list[Effect]:
+        """Expire who is overdue."""
+        verdict = self._book.judge(fold.lives, now, own_server)
+        self.held, self.guard_engaged = verdict.held, verdict.guard_engaged
+        effects: list[Effect] = []
+        self._expiring = {k: t for k, t in self._expiring.items() if k in fold.lives}
+        for overdue in verdict.expire:
+            tried_at = self._expiring.get(overdue.life.key)
+            if tried_at is None or now - tried_at >= EXPIRY_RETRY_S:
+                self._expiring[overdue.life.key] = now
+                effects.append(Expire(overdue.life, overdue.silent_for_s))
+        return effects
+
+    def beat(
+        self,
+        fold: FoldState,
+        worker: tuple[Namespace, WorkerId],
+        beat: Beat,
+        now: float,
+        *,
+        answers: bool,
+    ) -> list[Effect]:
+        """A beat arrived: it renews its life's lease, or its sender learns the news.
+
+        ``answers``: whether this projector leads and is up to date.
+        """
+        key = (*worker, beat.incarnation)
+        life = fold.lives.get(key)
+        if life is not None:
+            self._book.beat(key, now, beat.server_id)
+            if answers and life.registered is not None:
+                return self._tell_quarantined(fold, life, now)
+            return []
+        return self._tell_unknown(fold, worker, beat, now) if answers else []
+
+    def _tell_unknown(
+        self,
+        fold: FoldState,
+        worker: tuple[Namespace, WorkerId],
+        beat: Beat,
+        now: float,
+    ) -> list[Effect]:
+        current = fold.fleet_state.workers.get(worker)
+        incarnation = beat.incarnation
+        if current is not None:
+            life = fold.lives.get(current.life_key)
+            since = 0 if life is None or life.registered is None else life.registered
+            if since <= beat.revision and beat.log_id == self._log_id:
+                return []
+            reason = f"incarnation {current.incarnation} registered"
+            return self._tell(
+                worker, _notice(incarnation, "superseded", reason, since), now
+            )
+        if beat.log_id != self._log_id:
+            reason = f"the log is {self._log_id} now"
+            notice = _notice(incarnation, "unknown", reason, fold.revision)
+            return self._tell(worker, notice, now)
+        if incarnation in self._expired:
+            notice = _expired(incarnation, self._expired[incarnation])
+            return self._tell(worker, notice, now)
+        if self._may_say((incarnation, "unknown"), now):
+            return [Inquire(*worker, beat)]
+        return []
+
+    def inquired(
+        self, fold: FoldState, inquiry: Inquire, last: Record | None, log_end: Revision
+    ) -> list[Effect]:
+        """The answer to `Inquire`: the subject's last record, and the log's end.
+
+        A life registered above what is folded is not unknown, unless the log ends
+        below: then it lost that registration.
+        """
+        beat = inquiry.beat
+        worker = (inquiry.namespace, inquiry.worker_id)
+        if (*worker, beat.incarnation) in fold.lives:
+            return []
+        match last:
+            case Record(event=WorkerExpired(incarnation=ended)) if (
+                ended == beat.incarnation
+            ):
+                return [Tell(*worker, _expired(ended, last.revision))]
+        if fold.revision < beat.revision <= log_end:
+            return []
+        if last is not None and last.revision > fold.revision:
+            return []
+        reason = "the log holds no such life"
+        notice = _notice(beat.incarnation, "unknown", reason, fold.revision)
+        return [Tell(*worker, notice)]
+
+    def _tell_quarantined(
+        self, fold: FoldState, life: Life, now: float
+    ) -> list[Effect]:
+        worker = fold.fleet_state.workers.get((life.namespace, life.worker_id))
+        if worker is None or worker.incarnation != life.incarnation:
+            return []
+        members = fold.fleet_state.members(worker.set_key)
+        incumbent = None if members is None else members.checksum
+        if incumbent in (None, worker.checksum):
+            return []
+        reason = (
+            f"checksum {worker.checksum} differs from the WorkerSet's {incumbent}; "
+            "register in a namespace of its own, or wait until the others left"
+        )
+        revision = life.registered or 0
+        notice = _notice(life.incarnation, "quarantined", reason, revision)
+        return self._tell(worker.key, notice, now)
+
+    def _tell(
+        self, worker: tuple[Namespace, WorkerId], notice: WireNotice, now: float
+    ) -> list[Effect]:
+        if self._may_say((notice.incarnation, notice.kind), now):
+            return [Tell(*worker, notice)]
+        return []
+
+    def _may_say(self, what: tuple[Incarnation, NoticeKind], now: float) -> bool:
+        """Whether it is time to say this (again)."""
+        said_at = self._told.get(what)
+        if said_at is not None and now - said_at < NOTICE_EVERY_S:
+            return False
+        self._told[what] = now
+        self._told.move_to_end(what)
+        _forget_oldest(self._told)
+        return True
+
+
+def _notice(
+    incarnation: Incarnation, kind: NoticeKind, reason: str, revision: Revision
+) -> WireNotice:
+    return WireNotice(
+        incarnation=incarnation, kind=kind, reason=reason, revision=revision
+    )
+
+
+def _expired(incarnation: Incarnation, revision: Revision) -> WireNotice:
+    reason = "no beat came for longer than the lease"
+    return _notice(incarnation, "expired", reason, revision)
+
+
+def _forget_oldest(remembered: OrderedDict) -> None:  # type: ignore[type-arg]
+    if len(remembered) > REMEMBERED_MAX:
+        remembered.popitem(last=False)

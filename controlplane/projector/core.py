@@ -1,0 +1,243 @@
+"""The projector's decisions. Everything that happens comes in; effects go out.
+
+States. The core folds records into a `FoldState`; its `DeltaLine` numbers what they
+change and matches it with the view stream; its `Caretaker` watches over leases. It
+leads or follows, and it is caught up with the log or not yet.
+
+Inputs: records of the log, entries of the view stream, the answers to its own
+effects, the lease won or lost, beats, and the time at each tick. Each is one method
+that returns effects. Effects are in ``effects``; the shell carries them out, one
+`Publish` at a time, and brings the answers back.
+
+The lease only keeps two projectors from trying at the same time. Safety is the fence
+in the view stream (``line``) and the expectation on each subject of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from controlplane.beats import Beat
+from controlplane.viewfeed import Head, ViewEntry
+from events import Namespace, Record, Revision, WorkerId
+from projections import FoldState, LeaseBook, Position, Snapshot, step, take
+
+from .caretaker import Caretaker
+from .effects import Effect, Inquire, Resign, SayHead, TakeSnapshot
+from .line import DeltaLine, Start
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers that the core goes by."""
+
+    publish_batch_max: int = 500
+    snapshot_every: int = 1000
+    snapshot_bytes: int = 1 << 29
+    """View bytes between snapshots: half of what the stream keeps."""
+    snapshot_age_s: float = 12 * 3600.0
+    """Seconds between snapshots: half of how long the stream keeps deltas."""
+    head_every_s: float = 1.0
+    judge_every_s: float = 0.5
+    canary_lost_s: float = 5.0
+
+
+class Core:
+    """One projector's state of mind. See the module."""
+
+    def __init__(  # noqa: PLR0913 - what recovery found, and who decides by what
+        self,
+        fold: FoldState,
+        start: Start,
+        book: LeaseBook,
+        limits: Limits,
+        *,
+        name: str,
+        now: float,
+        snapshot_at: Position | None = None,
+    ) -> None:
+        """Begin with ``fold`` at ``start``; the last snapshot is of ``snapshot_at``."""
+        self.name, self._limits, self.book = name, limits, book
+        self.fold = fold
+        self.line = DeltaLine(start, batch_max=limits.publish_batch_max)
+        self.care = Caretaker(book, start.log_id)
+        self.leading = self.caught_up = False
+        self._head_at = now - limits.head_every_s
+        self._head_owed = False
+        self._judged_at = now
+        self._snapshot_at = snapshot_at
+        self._snapshot_time = now
+        self._snapshot_bytes = 0
+        self._snapshot_due = self._snapshot_running = False
+
+    # ---- the log ---------------------------------------------------------------
+    def records(self, records: Iterable[Record], now: float) -> list[Effect]:
+        """Fold ``records`` and publish what they change."""
+        for record in records:
+            taken = step(self.fold, record)
+            self.fold = taken.state
+            self.care.note(record)
+            if taken.changes:
+                self.line.add(taken.state, taken.changes, now)
+            else:
+                self._head_owed = True
+        return [*self.line.settle(self.fold.revision), *self._go_on(now)]
+
+    def reached_end(self, now: float) -> list[Effect]:
+        """The log is folded up to where it ended when this core began."""
+        self.caught_up = True
+        return self._go_on(now)
+
+    # ---- the view stream -------------------------------------------------------
+    def view_seen(self, entries: Sequence[ViewEntry], now: float) -> list[Effect]:
+        """Take note of what the view stream holds, in its order."""
+        effects = self.line.seen(entries, self.fold.revision)
+        if self.leading and self.line.epoch is None:
+            effects += self.line.look()
+        return [*effects, *self._go_on(now)]
+
+    def view_ends(
+        self, first_sequence: int, last_sequence: int, now: float
+    ) -> list[Effect]:
+        """The answer to `LookAtView`."""
+        effects = self.line.ends(first_sequence, last_sequence)
+        if not self._snapshot_covers():
+            self._snapshot_due = True
+        effects += self.line.settle(self.fold.revision)
+        return [*effects, *self._go_on(now)]
+
+    def published(self, last_sequence: int, now: float) -> list[Effect]:
+        """The `Publish` in flight is stored, ending at ``last_sequence``."""
+        self.line.stored(last_sequence)
+        return [*self.line.settle(self.fold.revision), *self._go_on(now)]
+
+    def publish_failed(self) -> list[Effect]:
+        """The `Publish` in flight was refused, or its outcome is unknown."""
+        return self.line.refused()
+
+    # ---- leading ---------------------------------------------------------------
+    def won(self) -> list[Effect]:
+        """The lease was won: look where the view stream ends, go on from there."""
+        if self.line.outdated:
+            return [Resign("a newer version numbers the view")]
+        self.leading = self._head_owed = True
+        return self.line.look()
+
+    def lost(self) -> None:
+        """The lease was lost or given back. What is in flight is fenced."""
+        self.leading = False
+
+    def _go_on(self, now: float) -> list[Effect]:
+        """What a leader does next."""
+        if not self.leading:
+            return []
+        effects = self.line.publish(self.fold, caught_up=self.caught_up)
+        return [*effects, *self._snapshot_if_due(now)]
+
+    def tick(self, now: float, own_server: str = "") -> list[Effect]:
+        """Time passed: say the head, judge the leases, stand down if blind."""
+        silent_s = self.book.canary_silent_s(now)
+        if self.leading and silent_s > self._limits.canary_lost_s:
+            return [Resign("the canary has not returned")]
+        effects = [*self._head_if_due(now), *self._go_on(now)]
+        if now - self._judged_at >= self._limits.judge_every_s:
+            self._judged_at = now
+            verdict = self.care.judge(self.fold, now, own_server)
+            if self.leading and self.caught_up:
+                effects += verdict
+        return effects
+
+    # ---- heads -----------------------------------------------------------------
+    def _head_if_due(self, now: float) -> list[Effect]:
+        if not self.leading or self.line.position is None:
+            return []
+        owed = self._head_owed and self.line.level
+        if not owed and now - self._head_at < self._limits.head_every_s:
+            return []
+        self._head_at, self._head_owed = now, False
+        return [SayHead(self._head(now))]
+
+    def _head(self, now: float) -> Head:
+        """Where the view stands: all that is published, and how late the rest is."""
+        line, epoch = self.line, self.line.epoch
+        if epoch is None:
+            raise AssertionError
+        level = not line.pending
+        oldest = now if level else line.pending[0].since
+        return Head(
+            log_id=line.log_id,
+            epoch=epoch,
+            ordinal=line.published,
+            revision=self.fold.revision if level else line.revision,
+            digest=line.digest,
+            anomalies=self.fold.anomalies.counts if level else line.anomalies,
+            unpublished_age_s=max(0.0, now - oldest),
+            log_fill=0.0,
+            leader=self.name,
+        )
+
+    # ---- snapshots -------------------------------------------------------------
+    def snapshot_stored(self, position: Position, now: float) -> list[Effect]:
+        """The snapshot of ``position`` is stored, or a later one was already."""
+        self._snapshot_running = False
+        self._snapshot_at, self._snapshot_time = position, now
+        self._snapshot_bytes = self.line.bytes_encoded
+        return self._go_on(now)
+
+    def snapshot_failed(self) -> None:
+        """It could not be stored; a later tick tries again."""
+        self._snapshot_running, self._snapshot_due = False, True
+
+    def final_snapshot(self) -> Snapshot | None:
+        """The snapshot of a clean stop, if a leader has news since the last one."""
+        position = self.line.position
+        if not self.leading or position is None or position == self._snapshot_at:
+            return None
+        return take(self.fold, position)
+
+    def _snapshot_covers(self) -> bool:
+        """Whether the last snapshot and what the view stream holds are the whole."""
+        at = self._snapshot_at
+        return (
+            at is not None
+            and at.epoch == self.line.epoch
+            and at.base == self.line.base
+            and at.view_seq >= self.line.trimmed_to
+        )
+
+    def _snapshot_if_due(self, now: float) -> list[Effect]:
+        position = self.line.position
+        if position is None or self._snapshot_running:
+            return []
+        at, limits = self._snapshot_at, self._limits
+        same = at is not None and at.epoch == position.epoch
+        news = position.ordinal - (at.ordinal if at is not None and same else 0)
+        due = (
+            self._snapshot_due
+            or not same
+            or news >= limits.snapshot_every
+            or (news > 0 and now - self._snapshot_time >= limits.snapshot_age_s)
+            or self.line.bytes_encoded - self._snapshot_bytes >= limits.snapshot_bytes
+        )
+        if not due:
+            return []
+        self._snapshot_due, self._snapshot_running = False, True
+        return [TakeSnapshot(take(self.fold, position))]
+
+    # ---- beats -----------------------------------------------------------------
+    def beat(
+        self, namespace: Namespace, worker_id: WorkerId, beat: Beat, now: float
+    ) -> list[Effect]:
+        """A beat arrived."""
+        answers = self.leading and self.caught_up
+        worker = (namespace, worker_id)
+        return self.care.beat(self.fold, worker, beat, now, answers=answers)
+
+    def inquired(
+        self, inquiry: Inquire, last: Record | None, log_end: Revision
+    ) -> list[Effect]:
+        """The answer to `Inquire`: the subject's last record, and the log's end."""
+        if not self.leading:
+            return []
+        return self.care.inquired(self.fold, inquiry, last, log_end)

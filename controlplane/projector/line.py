@@ -1,0 +1,328 @@
+"""The line of deltas: numbered, published once and in order, checked against others'.
+
+The delta of ordinal k has its place in the view stream: ``base + k``. A publish says
+which sequence must be the last, so whoever publishes, and however late a message
+lands, each ordinal is stored once. What somebody else published is compared with
+one's own bytes. A message that does not fit breaks the numbering: the leader starts a
+new epoch where it stands, and routers resync.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from controlplane.viewfeed import ViewEntry
+from events import Revision
+from projections import (
+    FOLD_VERSION,
+    AnomalyCounts,
+    Delta,
+    Epoch,
+    EpochStarted,
+    FleetChange,
+    FoldState,
+    Position,
+    encode_view,
+)
+
+from .effects import Alarm, Effect, LookAtView, Publish, Rebuild, Resign
+
+PENDING_MAX: Final = 100_000
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a line begins: what recovery found."""
+
+    log_id: str
+    position: Position | None
+    """How much of the epoch the fold stands for; None: a new epoch must begin."""
+    folded: Revision = 0
+    """Records up to here are in the fold, or before the epoch: no deltas of them."""
+    line_digest: str = ""
+    line_anomalies: AnomalyCounts = AnomalyCounts()
+    epoch_count: int = 0
+    """The highest count of any epoch seen."""
+    epoch_reason: str = "first"
+    """Why a new epoch would begin."""
+    view_end: int = 0
+    """The view stream's last sequence…"""
+    trimmed_to: int = 0
+    """…and the last that it no longer holds."""
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A delta that has no number yet."""
+
+    revision: Revision
+    fingerprint: str
+    changes: tuple[FleetChange, ...]
+    anomalies: AnomalyCounts
+    digest: str
+    since: float
+    """When it was computed, on the projector's clock."""
+
+
+class DeltaLine:
+    """The deltas between the fold and the view stream.
+
+    Invariants: ``published`` deltas of ``epoch`` are known to be (or to have been) in
+    the stream; ``pending`` are the next ones, in order; together they lead exactly to
+    the fold. Without an epoch there are none.
+    """
+
+    def __init__(self, start: Start, *, batch_max: int) -> None:
+        """Begin at ``start``; publish at most ``batch_max`` deltas at once."""
+        self._batch_max = batch_max
+        self.log_id = start.log_id
+        self.epoch: Epoch | None = None
+        self.base = self.published = 0
+        self.revision: Revision = 0
+        if start.position is not None:
+            self.epoch = start.position.epoch
+            self.base, self.published = start.position.base, start.position.ordinal
+            self.revision = start.position.delta_revision
+        self._line_start = start.folded
+        self.digest, self.anomalies = start.line_digest, start.line_anomalies
+        self._epoch_count, self._epoch_reason = start.epoch_count, start.epoch_reason
+        self.view_end, self.trimmed_to = start.view_end, start.trimmed_to
+        self._read_to = start.view_end
+        self.pending: deque[Draft] = deque()
+        self._seen: deque[ViewEntry] = deque()
+        self._in_flight: Publish | None = None
+        self._looking = False
+        self.outdated = False
+        """A newer fold version numbers the view: this one must not lead."""
+        self.bytes_encoded = 0
+        self.epochs_begun = 0
+
+    # ---- from the fold ---------------------------------------------------------
+    def add(
+        self, state: FoldState, changes: tuple[FleetChange, ...], now: float
+    ) -> None:
+        """A record changed the view: its delta is next, if the epoch began before."""
+        if self.epoch is None or state.revision <= self._line_start:
+            return
+        self.pending.append(
+            Draft(
+                state.revision,
+                state.fingerprint,
+                changes,
+                state.anomalies.counts,
+                state.fleet_state.digest,
+                now,
+            )
+        )
+
+    @property
+    def position(self) -> Position | None:
+        """Where the fold stands in the epoch, published or not; None: nowhere sure."""
+        if self.epoch is None or self._starting:
+            return None
+        return Position(
+            epoch=self.epoch,
+            base=self.base,
+            ordinal=self.published + len(self.pending),
+            delta_revision=self.pending[-1].revision if self.pending else self.revision,
+        )
+
+    @property
+    def level(self) -> bool:
+        """Whether the view stream holds all that the fold knows, as far as is known."""
+        return (
+            self.epoch is not None
+            and not self._starting
+            and not self.pending
+            and not self._seen
+            and self.base + self.published == self.view_end
+        )
+
+    @property
+    def _starting(self) -> bool:
+        return self._in_flight is not None and self._in_flight.starts_epoch
+
+    # ---- from the view stream --------------------------------------------------
+    def seen(self, entries: Sequence[ViewEntry], folded: Revision) -> list[Effect]:
+        """Take note of what the view stream holds, in its order."""
+        for entry in entries:
+            self._read_to = max(self._read_to, entry.view_seq)
+            self.view_end = max(self.view_end, entry.view_seq)
+            if self.epoch is None or entry.view_seq > self.base + self.published:
+                self._seen.append(entry)
+        return self.settle(folded)
+
+    def ends(self, first_sequence: int, last_sequence: int) -> list[Effect]:
+        """The answer to `LookAtView`."""
+        self._looking = False
+        if self.epoch is not None and last_sequence < self.base + self.published:
+            return [Rebuild("the view stream lost its tail")]
+        self.view_end = last_sequence
+        self.trimmed_to = max(self.trimmed_to, first_sequence - 1)
+        return []
+
+    def settle(self, folded: Revision) -> list[Effect]:
+        """Match what the view stream holds with what was computed here."""
+        effects: list[Effect] = []
+        self._pass(self.trimmed_to)
+        while self._seen:
+            entry = self._seen[0]
+            match entry.message:
+                case Delta() as delta if self._fits(entry.view_seq, delta):
+                    self._pass(entry.view_seq - 1)
+                    if not self.pending or delta.ordinal > self.published + 1:
+                        break
+                    self._seen.popleft()
+                    effects += self._audit(entry)
+                case EpochStarted() as start if self._is_new(start):
+                    self._seen.popleft()
+                    effects += self._adopt(entry.view_seq, start, folded)
+                case _ if self.epoch is None:
+                    self._seen.popleft()
+                case _:
+                    self._seen.popleft()
+                    effects.append(Alarm("foreign", entry.view_seq, entry.payload, b""))
+                    self._lose_epoch("foreign")
+        if len(self.pending) > PENDING_MAX:
+            effects.append(Rebuild("too many deltas wait for the view stream"))
+        return effects
+
+    def _fits(self, view_seq: int, delta: Delta) -> bool:
+        """Whether the delta stands in its place in this epoch, at or after the next."""
+        return (
+            delta.epoch == self.epoch
+            and view_seq == self.base + delta.ordinal
+            and delta.ordinal > self.published
+        )
+
+    def _pass(self, trimmed_to: int) -> None:
+        """Count as published what was stored once and is no longer there to compare."""
+        if self.epoch is not None:
+            while self.pending and self.base + self.published < trimmed_to:
+                self._advance()
+
+    def _audit(self, entry: ViewEntry) -> list[Effect]:
+        own = self._encoded(0)
+        self._advance()
+        if own == entry.payload:
+            return []
+        self._lose_epoch("divergence")
+        return [Alarm("divergence", entry.view_seq, entry.payload, own)]
+
+    def _is_new(self, start: EpochStarted) -> bool:
+        return self.epoch is None or start.epoch > self.epoch
+
+    def _adopt(
+        self, view_seq: int, start: EpochStarted, folded: Revision
+    ) -> list[Effect]:
+        """Somebody began an epoch: number from there on."""
+        self._epoch_count = max(self._epoch_count, start.epoch.count)
+        if start.epoch.fold_version > FOLD_VERSION:
+            self.outdated = True
+            self._lose_epoch("fold_version")
+            return [Resign("a newer version numbers the view")]
+        if start.epoch.log_id != self.log_id:
+            self._lose_epoch("log_replaced")
+            return []
+        if folded > start.revision:
+            return [Rebuild("an epoch began below what is folded")]
+        self._begin(start.epoch, view_seq)
+        self.digest, self.anomalies = start.digest, start.anomalies
+        return []
+
+    # ---- publishing ------------------------------------------------------------
+    def look(self) -> list[Effect]:
+        """Find out where the stream ends before anything is published."""
+        if self._looking or self._in_flight is not None:
+            return []
+        self._looking = True
+        return [LookAtView()]
+
+    def publish(self, state: FoldState, *, caught_up: bool) -> list[Effect]:
+        """What a leader publishes next: one message or batch at a time."""
+        if self._looking or self._in_flight is not None or self._seen:
+            return []
+        if self.epoch is None or self.epoch.fold_version < FOLD_VERSION:
+            ready = caught_up and self._read_to >= self.view_end
+            return [self._start_epoch(state)] if ready else []
+        if not self.pending or self.base + self.published != self.view_end:
+            return []
+        count = min(len(self.pending), self._batch_max)
+        payloads = tuple(self._encoded(index) for index in range(count))
+        self._in_flight = Publish(payloads, self.view_end)
+        return [self._in_flight]
+
+    def stored(self, last_sequence: int) -> None:
+        """The `Publish` in flight is stored and ends at ``last_sequence``."""
+        self._in_flight = None
+        self.view_end = max(self.view_end, last_sequence)
+        self._pass(last_sequence)
+        while self._seen and self._seen[0].view_seq <= self.base + self.published:
+            self._seen.popleft()
+
+    def refused(self) -> list[Effect]:
+        """The `Publish` in flight was refused, or nobody knows: look, then go on."""
+        starting = self._starting
+        self._in_flight = None
+        if starting:
+            return [Rebuild("the start of an epoch was not confirmed")]
+        return self.look()
+
+    def _start_epoch(self, state: FoldState) -> Publish:
+        reason = self._epoch_reason if self.epoch is None else "fold_version"
+        count = self._epoch_count + 1
+        epoch = Epoch(count, FOLD_VERSION, self.log_id, state.revision)
+        after = self.view_end
+        self._begin(epoch, after + 1)
+        self.digest = state.fleet_state.digest
+        self.anomalies = state.anomalies.counts
+        started = EpochStarted(
+            epoch=epoch,
+            fingerprint=state.fingerprint,
+            anomalies=self.anomalies,
+            digest=self.digest,
+            reason=reason,
+        )
+        self._in_flight = Publish((encode_view(started),), after, starts_epoch=True)
+        return self._in_flight
+
+    # ---- numbering -------------------------------------------------------------
+    def _begin(self, epoch: Epoch, base: int) -> None:
+        self.epoch, self.base, self.published = epoch, base, 0
+        self._line_start = self.revision = epoch.revision
+        self._epoch_count = max(self._epoch_count, epoch.count)
+        self.pending.clear()
+        self.epochs_begun += 1
+
+    def _lose_epoch(self, reason: str) -> None:
+        self.epoch = None
+        self._epoch_reason = reason
+        self.pending.clear()
+
+    def _advance(self) -> None:
+        draft = self.pending.popleft()
+        self.published += 1
+        self.revision, self.digest = draft.revision, draft.digest
+        self.anomalies = draft.anomalies
+
+    def _encoded(self, index: int) -> bytes:
+        if self.epoch is None:
+            raise AssertionError(index)
+        draft = self.pending[index]
+        before = self.pending[index - 1].revision if index else self.revision
+        payload = encode_view(
+            Delta(
+                epoch=self.epoch,
+                ordinal=self.published + 1 + index,
+                revision=draft.revision,
+                fingerprint=draft.fingerprint,
+                previous_revision=before,
+                changes=draft.changes,
+                anomalies=draft.anomalies,
+                digest=draft.digest,
+            )
+        )
+        self.bytes_encoded += len(payload)
+        return payload

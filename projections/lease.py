@@ -1,0 +1,194 @@
+"""Who is overdue: leases judged by arrival, forgiving what the judge did not see.
+
+Time is the judge's own monotonic clock, handed in with each call. A life is overdue
+when it has been silent for longer than its lease, not counting the judge's blind time,
+at a moment that a canary has proven: one sent after the deadline came back the way
+that beats come, so a beat sent before would have come too.
+
+Two brakes delay, with a bound, and never forgive:
+- the guard: if more than a share of all lives, and at least so many, fall silent
+  together, they are held for ``hold_s`` (a network is likelier than so many deaths);
+- the server rule: lives that beat through one NATS server and fell silent all
+  together, while the judge's own way is sound, are held as long at most.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from .life import Life, LifeKey, Lives
+
+BEATS_PER_TTL: Final = 3
+
+
+class Guard(msgspec.Struct, frozen=True, kw_only=True):
+    """When expiry is held, and for how long at most."""
+
+    share: float = 0.5
+    least: int = 5
+    hold_s: float = 30.0
+    blind_gap_s: float = 1.0
+    """A longer gap between canary returns counts as blind."""
+
+
+class Overdue(msgspec.Struct, frozen=True):
+    """A life to expire, and how long it was silent, blind time not counted."""
+
+    life: Life
+    silent_for_s: float
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do now."""
+
+    expire: tuple[Overdue, ...] = ()
+    held: int = 0
+    """Overdue lives that a brake keeps."""
+    guard_engaged: bool = False
+
+
+class _Pulse:
+    __slots__ = ("blind_s", "heard_at", "server_id")
+
+    def __init__(self, heard_at: float, blind_s: float, server_id: str) -> None:
+        self.heard_at, self.blind_s, self.server_id = heard_at, blind_s, server_id
+
+
+class LeaseBook:
+    """Remembers each life's last beat. One per projector, leader or not."""
+
+    def __init__(self, guard: Guard) -> None:
+        """Judge by ``guard``."""
+        self._guard = guard
+        self._pulses: dict[LifeKey, _Pulse] = {}
+        self._returned_at: float | None = None
+        self._proven_at: float | None = None
+        self._watching_from: float | None = None
+        self._guard_since: float | None = None
+        self._servers_since: dict[str, float] = {}
+        self.blind_s = 0.0
+        """All blind time so far."""
+
+    def beat(self, key: LifeKey, now: float, server_id: str = "") -> None:
+        """Note a beat of a life, arrived ``now``. Unknown lives are noted too."""
+        pulse = self._pulses.get(key)
+        if pulse is None:
+            self._pulses[key] = _Pulse(now, self.blind_s, server_id)
+        else:
+            pulse.heard_at, pulse.blind_s = now, self.blind_s
+            pulse.server_id = server_id
+
+    def canary_sent(self, now: float) -> None:
+        """Note that a canary was sent: from the first on, they should return."""
+        if self._watching_from is None:
+            self._watching_from = now
+
+    def canary_returned(self, sent_at: float, now: float) -> None:
+        """Note that what was sent at ``sent_at`` the way of beats came back ``now``."""
+        if self._returned_at is not None:
+            gap = now - self._returned_at
+            if gap > self._guard.blind_gap_s:
+                self.blind_s += gap
+        self._returned_at = now
+        self._proven_at = sent_at
+
+    def start_over(self, now: float) -> None:
+        """Give every life a full lease: beats were lost on the judge's own side."""
+        for pulse in self._pulses.values():
+            pulse.heard_at, pulse.blind_s = now, self.blind_s
+
+    def canary_silent_s(self, now: float) -> float:
+        """How long ago the last canary returned; 0 before the first was sent."""
+        since = self._returned_at or self._watching_from
+        return 0.0 if since is None else now - since
+
+    def judge(self, lives: Lives, now: float, own_server: str = "") -> Verdict:
+        """Who is overdue ``now``. Lives not seen before start with a full lease.
+
+        ``own_server``: the NATS server that the canary came through.
+        """
+        self._forget(lives)
+        at = self._proven_at
+        if at is None:
+            self._welcome(lives, now)
+            return Verdict()
+        overdue: list[Overdue] = []
+        silent: list[Life] = []
+        for key, life in lives.items():
+            pulse = self._pulses.get(key)
+            if pulse is None:
+                self._pulses[key] = _Pulse(now, self.blind_s, "")
+                continue
+            silence_s = at - pulse.heard_at - (self.blind_s - pulse.blind_s)
+            if silence_s > life.lease_ttl_s * (1 - 1 / BEATS_PER_TTL):
+                silent.append(life)
+                if silence_s > life.lease_ttl_s:
+                    overdue.append(Overdue(life, silence_s))
+        return self._brake(lives, overdue, silent, now, own_server)
+
+    def _brake(
+        self,
+        lives: Lives,
+        overdue: list[Overdue],
+        silent: list[Life],
+        now: float,
+        own_server: str,
+    ) -> Verdict:
+        if not overdue:
+            self._guard_since = None
+            self._servers_since.clear()
+            return Verdict()
+        guard = self._guard
+        mass = len(silent) >= guard.least and len(silent) > guard.share * len(lives)
+        if not mass:
+            self._guard_since = None
+        elif self._guard_since is None:
+            self._guard_since = now
+        since = self._guard_since
+        if since is not None and now - since < guard.hold_s:
+            return Verdict(held=len(overdue), guard_engaged=True)
+        kept = self._kept_servers(lives, silent, now, own_server)
+        expire = tuple(o for o in overdue if self._server_of(o.life) not in kept)
+        return Verdict(
+            expire=expire,
+            held=len(overdue) - len(expire),
+            guard_engaged=bool(kept),
+        )
+
+    def _kept_servers(
+        self, lives: Lives, silent: Iterable[Life], now: float, own_server: str
+    ) -> set[str]:
+        """Servers whose clients fell silent all together, a short while ago."""
+        total: defaultdict[str, int] = defaultdict(int)
+        for life in lives.values():
+            total[self._server_of(life)] += 1
+        quiet: defaultdict[str, int] = defaultdict(int)
+        for life in silent:
+            quiet[self._server_of(life)] += 1
+        stopped = {
+            server
+            for server, count in quiet.items()
+            if server not in ("", own_server) and count == total[server] and count > 1
+        }
+        since = {s: self._servers_since.get(s, now) for s in stopped}
+        self._servers_since = since
+        return {s for s in stopped if now - since[s] < self._guard.hold_s}
+
+    def _server_of(self, life: Life) -> str:
+        pulse = self._pulses.get(life.key)
+        return "" if pulse is None else pulse.server_id
+
+    def _welcome(self, lives: Lives, now: float) -> None:
+        for key in lives:
+            if key not in self._pulses:
+                self._pulses[key] = _Pulse(now, self.blind_s, "")
+
+    def _forget(self, lives: Lives) -> None:
+        if len(self._pulses) > len(lives):
+            gone = [key for key in self._pulses if key not in lives]
+            for key in gone:
+                del self._pulses[key]
