@@ -1,0 +1,243 @@
+"""Beats: sent from a thread of their own, on a connection of their own.
+
+So a worker whose event loop is blocked, loading a model, goes on living, and a process
+that is stopped falls silent. Code that holds the interpreter's lock for longer than
+the lease silences the thread too: then let ``controlplane run`` beat from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import structlog
+
+from controlplane.beats import Beat, encode_signal
+from controlplane.broker import Broker
+from controlplane.settings import Settings
+from controlplane.telemetry import WorkerMetrics
+from events import ControlPlaneError
+
+STOP_S: Final = 3.0
+"""So long the thread has to close its connection."""
+AGAIN_S: Final = 1.0
+"""So long after an unforeseen failure the thread connects anew."""
+IDLE_S: Final = 60.0
+
+_log = structlog.get_logger()
+
+
+class Kept(msgspec.Struct):
+    """A life that is kept alive, and when its next beat is due."""
+
+    subject: str
+    beat: Beat
+    every_s: float
+    due_at: float = 0.0
+
+
+class BeatSchedule:
+    """Which life beats when. Safe from any thread; tells no time itself."""
+
+    def __init__(self) -> None:
+        """Start without lives."""
+        self._kept: Final[dict[Hashable, Kept]] = {}
+        self._lock: Final = threading.Lock()
+
+    def keep(self, key: Hashable, kept: Kept) -> None:
+        """Have a life beat, first at once."""
+        with self._lock:
+            self._kept[key] = kept
+
+    def change(self, key: Hashable, beat: Beat) -> bool:
+        """Have a kept life send another beat, at once; False: it is not kept."""
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None:
+                return False
+            kept.beat, kept.due_at = beat, 0.0
+            return True
+
+    def drop(self, key: Hashable) -> None:
+        """Let a life fall silent."""
+        with self._lock:
+            self._kept.pop(key, None)
+
+    def hurry(self) -> None:
+        """Make every beat due."""
+        with self._lock:
+            for kept in self._kept.values():
+                kept.due_at = 0.0
+
+    def due(self, at: float) -> list[tuple[str, Beat]]:
+        """The beats that are due; each is due again after its interval."""
+        with self._lock:
+            return list(self._due(at))
+
+    def _due(self, at: float) -> Iterator[tuple[str, Beat]]:
+        for kept in self._kept.values():
+            if kept.due_at <= at:
+                kept.due_at = at + kept.every_s
+                yield kept.subject, kept.beat
+
+    def next_at(self) -> float | None:
+        """When the next beat is due; None: there is no life."""
+        with self._lock:
+            return min((kept.due_at for kept in self._kept.values()), default=None)
+
+
+class Beater:
+    """Sends the beats of a schedule through a broker, in the loop it is run in."""
+
+    def __init__(self, schedule: BeatSchedule, metrics: WorkerMetrics | None) -> None:
+        """Send what ``schedule`` says; count it in ``metrics``."""
+        self._schedule, self._metrics = schedule, metrics
+        self._wake: Final = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look at the schedule again; from the loop's own thread."""
+        self._wake.set()
+
+    async def run(self, broker: Broker) -> None:
+        """Beat until cancelled. While the broker is away nothing is sent, or kept."""
+        loop = asyncio.get_running_loop()
+        unlisten = broker.on_connection(self._on_connection)
+        try:
+            while True:
+                self._wake.clear()
+                if broker.connected:
+                    await self._send(broker, loop.time())
+                await self._rest(loop, connected=broker.connected)
+        finally:
+            unlisten()
+
+    def _on_connection(self, connected: bool) -> None:  # noqa: FBT001 - the broker's listener
+        if connected:
+            self._schedule.hurry()
+            self._wake.set()
+
+    async def _send(self, broker: Broker, at: float) -> None:
+        for subject, beat in self._schedule.due(at):
+            sent = msgspec.structs.replace(beat, server_id=broker.server_id or "")
+            await broker.publish(subject, encode_signal(sent))
+            if self._metrics is not None:
+                self._metrics.beats_sent.inc()
+
+    async def _rest(self, loop: asyncio.AbstractEventLoop, *, connected: bool) -> None:
+        due_at = self._schedule.next_at()
+        rest_s = IDLE_S
+        if connected and due_at is not None:
+            rest_s = max(0.0, due_at - loop.time())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(rest_s):
+                await self._wake.wait()
+
+
+class BeatThread:
+    """All beats of a plane. The thread starts with the first life.
+
+    ``connect`` makes the thread's own broker connection; it is called in the thread,
+    as often as a connection is needed. The thread does not keep the process alive.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Broker],
+        settings: Settings,
+        metrics: WorkerMetrics | None = None,
+    ) -> None:
+        """Prepare; nothing runs yet."""
+        self._connect, self._settings, self._metrics = connect, settings, metrics
+        self._schedule: Final = BeatSchedule()
+        self._lock: Final = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._beater: Beater | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread runs."""
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
+    def keep(self, key: Hashable, subject: str, beat: Beat, ttl_s: float) -> None:
+        """Beat for a life, at once and then ``settings.beats_per_ttl`` times a lease.
+
+        A life of the same key is replaced.
+        """
+        every_s = ttl_s / self._settings.beats_per_ttl
+        self._schedule.keep(key, Kept(subject, beat, every_s))
+        self._start()
+        self._wake()
+
+    def change(self, key: Hashable, beat: Beat) -> None:
+        """Say something else in a life's beats, from now on; unknown: nothing."""
+        if self._schedule.change(key, beat):
+            self._wake()
+
+    def drop(self, key: Hashable) -> None:
+        """Beat no more for this life. Idempotent."""
+        self._schedule.drop(key)
+
+    async def stop(self) -> None:
+        """End the thread and close its connection, within `STOP_S`. Idempotent."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._stopping = True
+            if self._loop is not None and self._main is not None:
+                with suppress(RuntimeError):  # the loop has ended meanwhile
+                    self._loop.call_soon_threadsafe(self._main.cancel)
+        if thread is not None:
+            await asyncio.to_thread(thread.join, STOP_S)
+
+    # ---- the thread ------------------------------------------------------------
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is not None and self._thread.is_alive():
+                return
+            self._stopping = False
+            self._thread = threading.Thread(
+                target=self._run, name="controlplane beats", daemon=True
+            )
+            self._thread.start()
+
+    def _wake(self) -> None:
+        with self._lock:
+            if self._loop is not None and self._beater is not None:
+                with suppress(RuntimeError):  # the loop has ended meanwhile
+                    self._loop.call_soon_threadsafe(self._beater.wake)
+
+    def _run(self) -> None:
+        with suppress(asyncio.CancelledError):
+            asyncio.run(self._live())
+
+    async def _live(self) -> None:
+        beater = Beater(self._schedule, self._metrics)
+        with self._lock:
+            self._loop, self._beater = asyncio.get_running_loop(), beater
+            self._main = asyncio.current_task()
+            if self._stopping:
+                return
+        try:
+            while True:
+                await self._beat_once_connected(beater)
+                await asyncio.sleep(AGAIN_S)
+        finally:
+            with self._lock:
+                self._loop = self._beater = self._main = None
+
+    async def _beat_once_connected(self, beater: Beater) -> None:
+        broker = self._connect()
+        try:
+            await broker.start()
+            await beater.run(broker)
+        except (ControlPlaneError, OSError, RuntimeError) as error:
+            _log.exception("beats failed", url=broker.url, reason=str(error))
+        finally:
+            await broker.stop()

@@ -1,0 +1,90 @@
+"""What waits in a worker's handle: notices for their reader, commands for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+import msgspec
+
+from controlplane.beats import NoticeKind
+from events import ControlPlaneError, Revision
+
+NOTICES_MAX: Final = 64
+"""So many notices wait for their reader; then the oldest go."""
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """What the leader told this worker."""
+
+    kind: NoticeKind
+    reason: str
+    revision: Revision
+
+
+class NoticeBox:
+    """Notices that nobody has read yet."""
+
+    def __init__(self) -> None:
+        """Begin empty and closed."""
+        self._waiting: Final[deque[Notice]] = deque(maxlen=NOTICES_MAX)
+        self._news: Final = asyncio.Event()
+        self._closed = True
+
+    def open(self) -> None:
+        """Begin anew."""
+        self._waiting.clear()
+        self._closed = False
+
+    def put(self, notice: Notice) -> None:
+        """Add one; when full the oldest goes."""
+        self._waiting.append(notice)
+        self._news.set()
+
+    def close(self) -> None:
+        """No more will come: readers end when they have read the rest."""
+        self._closed = True
+        self._news.set()
+
+    async def read(self) -> AsyncIterator[Notice]:
+        """Yield each notice to one reader, until closed."""
+        while True:
+            while self._waiting:
+                yield self._waiting.popleft()
+            if self._closed:
+                return
+            self._news.clear()
+            await self._news.wait()
+
+
+class Answers:
+    """Commands that wait until the log says what they wanted."""
+
+    def __init__(self) -> None:
+        """Nobody waits."""
+        self._waiting: Final[set[asyncio.Future[Revision]]] = set()
+
+    async def ask(self, send: Callable[[], None], timeout_s: float) -> Revision:
+        """Call ``send`` and wait for the answer. Raises it, or `TimeoutError`."""
+        answer: asyncio.Future[Revision] = asyncio.get_running_loop().create_future()
+        self._waiting.add(answer)
+        try:
+            send()
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        finally:
+            self._waiting.discard(answer)
+
+    def give(self, revision: Revision) -> None:
+        """What all wanted is in the log."""
+        for answer in self._waiting:
+            if not answer.done():
+                answer.set_result(revision)
+
+    def refuse(self, error: ControlPlaneError) -> None:
+        """It is not, and waiting does not help."""
+        for answer in self._waiting:
+            if not answer.done():
+                answer.set_exception(error)

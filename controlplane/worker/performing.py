@@ -1,0 +1,160 @@
+"""The core's jobs, carried out: reads and appends until the answer is definite."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from controlplane.broker import Broker
+from controlplane.clock import Clock
+from controlplane.errors import (
+    AppendConflictError,
+    AppendOutcomeUnknownError,
+    LogUnavailableError,
+)
+from controlplane.eventlog import EventLog
+from controlplane.identifiers import new_uuid7
+from controlplane.telemetry import WorkerMetrics
+from events import ControlPlaneError, Record, Revision, worker_subject
+
+from .declared import Draft
+from .signals import (
+    Append,
+    Appended,
+    Conflicted,
+    Failed,
+    ReadSubject,
+    Resumed,
+    SubjectRead,
+)
+from .spec import ResolvedSpec
+
+PAUSE_S_MIN: Final = 0.1
+PAUSE_S_MAX: Final = 2.0
+
+
+class Performer:
+    """Does one job at a time."""
+
+    def __init__(
+        self,
+        *,
+        log: EventLog,
+        broker: Broker,
+        clock: Clock,
+        by: str,
+        metrics: WorkerMetrics | None,
+    ) -> None:
+        """Work on ``log``, whose messages are reached through ``broker``."""
+        self._log, self._broker, self._clock, self._by = log, broker, clock, by
+        self._metrics = metrics
+        self._pause_s = PAUSE_S_MIN
+        self.excuse: ControlPlaneError | None = None
+        """Why the job at hand has not succeeded yet."""
+
+    async def read(self, spec: ResolvedSpec, job: ReadSubject) -> SubjectRead | Failed:
+        """How the worker's subject stands, by the log's leader."""
+        try:
+            return await self._read(spec, job)
+        except ControlPlaneError as error:
+            self.excuse = error
+            return Failed(error)
+
+    async def _read(self, spec: ResolvedSpec, job: ReadSubject) -> SubjectRead:
+        subject = worker_subject(spec.namespace, spec.worker_id)
+        state = await self._log.state()
+        record = await self._log.last(subject)
+        last = 0 if record is None else record.revision
+        records: tuple[Record, ...] = ()
+        whole = False
+        if job.after is not None:
+            whole = state.log_id != job.log_id or last < job.after
+            after = 0 if whole else job.after
+            records = await self._records(subject, after, last)
+        return SubjectRead(
+            log_id=state.log_id,
+            last=last,
+            records=records,
+            whole=whole,
+            fresh=new_uuid7(),
+        )
+
+    async def _records(
+        self, subject: str, after: Revision, until: Revision
+    ) -> tuple[Record, ...]:
+        if until <= after:
+            return ()
+        names = self._log.names
+        batches = self._broker.read(
+            names.log_stream,
+            after=after,
+            until=until,
+            subject=names.absolute(subject),
+        )
+        return tuple(
+            [self._log.record(message) async for batch in batches for message in batch]
+        )
+
+    async def append(
+        self, job: Append, *, give_up: bool
+    ) -> Appended | Conflicted | Failed:
+        """Append the sealed draft.
+
+        While the outcome is unknown the same bytes are repeated, for ever unless one
+        is to ``give_up``; a failure before anything was sent is definite.
+        """
+        event = self._sealed(job.draft)
+        self._count(job)
+        in_doubt = False
+        while True:
+            try:
+                done = await self._log.append(event, expected_revision=job.expected)
+            except AppendConflictError as error:
+                self._count_retry()
+                return Conflicted(error)
+            except ControlPlaneError as error:
+                in_doubt = in_doubt or isinstance(error, AppendOutcomeUnknownError)
+                if in_doubt and isinstance(error, LogUnavailableError):
+                    error = AppendOutcomeUnknownError(
+                        subject=worker_subject(event.namespace, event.worker_id),
+                        reason=error.reason,
+                    )
+                self.excuse = error
+                if give_up or not in_doubt:
+                    return Failed(error)
+            else:
+                self.excuse, self._pause_s = None, PAUSE_S_MIN
+                return Appended(done.revision)
+            self._count_retry()
+            await asyncio.sleep(self._backoff_s())
+
+    async def pause(self, news: asyncio.Event) -> Resumed | None:
+        """Wait a moment, longer each time; None: there is something else to do."""
+        try:
+            async with asyncio.timeout(self._backoff_s()):
+                await news.wait()
+        except TimeoutError:
+            return Resumed()
+        return None
+
+    def _backoff_s(self) -> float:
+        pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, PAUSE_S_MAX)
+        return pause_s
+
+    def _sealed(self, draft: Draft) -> Draft:
+        seal: dict[str, Any] = {
+            "event_id": new_uuid7(),
+            "at": self._clock.now(),
+            "by": self._by,
+        }
+        return msgspec.structs.replace(draft, **seal)
+
+    def _count(self, job: Append) -> None:
+        if self._metrics is not None and job.cause is not None:
+            self._metrics.reregistrations.labels(reason=job.cause).inc()
+
+    def _count_retry(self) -> None:
+        if self._metrics is not None:
+            self._metrics.append_retries.inc()

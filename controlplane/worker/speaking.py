@@ -1,0 +1,68 @@
+"""What a worker can say of itself, checked before it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from events import (
+    Capacity,
+    ModelName,
+    Revision,
+    Status,
+    check_address,
+    check_status,
+)
+
+from .signals import Command, LoadAdapter, SetStatus, UnloadAdapter, Update
+from .spec import check_adapter, check_reason, checked_capacity, checked_labels
+
+
+class Speaking:
+    """The commands of a worker's handle; `_command` carries them out."""
+
+    async def _command(self, given: Command) -> Revision:
+        raise NotImplementedError
+
+    async def ready(self) -> Revision:
+        """Say that it may get requests: as ``set_status(Status.READY)``."""
+        return await self.set_status(Status.READY)
+
+    async def set_status(self, status: Status | str, reason: str = "") -> Revision:
+        """Say another status; returns the revision as of which the log has it.
+
+        This and all that follow wait at most ``settings.append_timeout_s``, then raise
+        `LogUnavailableError` or `AppendOutcomeUnknownError`. What was wanted is kept
+        and said when the log is back. The error that ended the worker ends them too.
+        """
+        given = SetStatus(check_status(status), check_reason(reason))
+        return await self._command(given)
+
+    async def update(
+        self,
+        capacity: Capacity | None = None,
+        labels: Mapping[str, str] | None = None,
+        address: str | None = None,
+    ) -> Revision:
+        """Say other facts; what is None stays, what is given is replaced whole."""
+        given = Update(
+            capacity=None if capacity is None else checked_capacity(capacity),
+            labels=None if labels is None else checked_labels(labels),
+            address=None if address is None else check_address(address),
+        )
+        return await self._command(given)
+
+    async def load_adapter(self, adapter: ModelName) -> Revision:
+        """Say that it serves an adapter; nothing if it does already."""
+        return await self._command(LoadAdapter(check_adapter(adapter)))
+
+    async def unload_adapter(self, adapter: ModelName) -> Revision:
+        """Say that it serves an adapter no more; nothing if it does not."""
+        return await self._command(UnloadAdapter(check_adapter(adapter)))
+
+    async def drain(self, reason: str = "") -> Revision:
+        """Say that it gets no new requests and finishes those it has."""
+        return await self.set_status(Status.DRAINING, reason)
+
+    async def drained(self, reason: str = "") -> Revision:
+        """Say that it has finished and may be deleted."""
+        return await self.set_status(Status.DRAINED, reason)

@@ -1,0 +1,83 @@
+"""Whose the worker's subject is, by its records: the fold's rule for one subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from typing import TypeAlias
+
+import msgspec
+
+from events import (
+    Incarnation,
+    Record,
+    Revision,
+    WorkerDeregistered,
+    WorkerEvent,
+    WorkerExpired,
+    WorkerRegistered,
+)
+
+from .declared import Declared
+
+
+class Vacant(msgspec.Struct, frozen=True):
+    """No life of ours was registered here, and none that is live began later."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Our life is the current one, and this is what the log says of it."""
+
+    incarnation: Incarnation
+    said: Declared
+    registered: Revision
+
+
+class Over(msgspec.Struct, frozen=True):
+    """Our life was the last one here, and it has ended."""
+
+
+class Superseded(msgspec.Struct, frozen=True):
+    """Another life took the subject from ours, or began later and came first."""
+
+    by: Incarnation
+
+
+Verdict: TypeAlias = Vacant | Standing | Over | Superseded
+
+
+def judge(
+    records: Iterable[Record],
+    *,
+    ours: AbstractSet[Incarnation],
+    newest: Incarnation,
+    before: Standing | None,
+) -> Verdict:
+    """Whose the subject is after ``records``, if it was as ``before`` says.
+
+    ``ours`` are all incarnations of this process, ``newest`` the last of them. Events
+    of a life that is not current change nothing, as in the fold: the late farewell of
+    an old life ends nobody. What cannot be read changes nothing either.
+    """
+    current = None if before is None else before.incarnation
+    said = None if before is None else before.said
+    registered = 0 if before is None else before.registered
+    ended, were_here = False, before is not None
+    for record in records:
+        match record.event:
+            case WorkerRegistered() as event:
+                current, ended = event.incarnation, False
+                registered = record.revision
+                said = Declared.of(event) if current in ours else None
+                were_here = were_here or current in ours
+            case WorkerDeregistered() | WorkerExpired() as event:
+                ended = ended or event.incarnation == current
+            case WorkerEvent() as event if said and event.incarnation == current:
+                said = said.after(event)
+    if current is None:
+        return Vacant()
+    if current in ours and said is not None:
+        return Over() if ended else Standing(current, said, registered)
+    if were_here or (not ended and current > newest):
+        return Superseded(current)
+    return Vacant()

@@ -1,0 +1,114 @@
+"""A cell on a real server, with workers in it. Everything is closed at the end."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from controlplane.beats import NoticeKind, WireNotice, encode_signal
+from controlplane.broker.jetstream import JetStreamBroker
+from controlplane.clock import SystemClock
+from controlplane.eventlog import EventLog
+from controlplane.identifiers import new_uuid7
+from controlplane.settings import Settings
+from controlplane.topology import init
+from controlplane.worker import BeatThread, WorkerHandle, WorkerSpec
+from events import AnyEvent, Record, WorkerExpired, worker_subject
+from tests.support.servers import unique
+
+MODEL = "meta-llama/Llama-3.1-70B-Instruct"
+ADDRESS = "http://10.0.0.7:8000"
+
+
+def spec(**fields: Any) -> WorkerSpec:
+    """A worker that a test need not describe."""
+    return WorkerSpec(**{"model": MODEL, "address": ADDRESS, **fields})
+
+
+class WorkerCell:
+    """A cell of one's own: its log, and handles of workers in it."""
+
+    def __init__(self, broker: JetStreamBroker, settings: Settings) -> None:
+        self.broker, self.settings = broker, settings
+        self.cell = unique("w")
+        self.log = EventLog(broker, self.cell, settings)
+        self.names = self.log.names
+        self.beats = BeatThread(self._beat_broker, settings)
+
+    def _beat_broker(self) -> JetStreamBroker:
+        return JetStreamBroker(self.broker.url, name=unique("beats"))
+
+    async def create(self) -> None:
+        await init(self.broker, self.cell, self.settings)
+
+    def worker(self, **fields: Any) -> WorkerHandle:
+        """A handle of a worker in namespace ``prod``; not started."""
+        return WorkerHandle(
+            spec(**{"namespace": "prod", **fields}),
+            log=self.log,
+            broker=self.broker,
+            beats=self.beats,
+            settings=self.settings,
+            clock=SystemClock(),
+            by="test",
+            environ={},
+        )
+
+    # ---- what others do --------------------------------------------------------
+    async def notify(
+        self, worker: WorkerHandle, kind: NoticeKind, revision: int | None = None
+    ) -> None:
+        """Tell the worker something, as a leader would."""
+        notice = WireNotice(
+            incarnation=worker.incarnation,
+            kind=kind,
+            reason="the test says so",
+            revision=worker.revision if revision is None else revision,
+        )
+        subject = self.names.notice(worker.namespace, worker.worker_id)
+        await self.broker.publish(subject, encode_signal(notice))
+
+    async def expire(self, worker: WorkerHandle) -> int:
+        """Append the worker's expiry, as a leader would."""
+        event = WorkerExpired(
+            event_id=new_uuid7(),
+            at=SystemClock().now(),
+            by="test",
+            namespace=worker.namespace,
+            worker_id=worker.worker_id,
+            incarnation=worker.incarnation,
+            silent_for_s=12.0,
+            observed_by="projector-a",
+        )
+        return (await self.log.append(event)).revision
+
+    # ---- what the log says -----------------------------------------------------
+    async def last(self, worker: WorkerHandle) -> Record:
+        """The last record on the worker's subject."""
+        subject = worker_subject(worker.namespace, worker.worker_id)
+        record = await self.log.last(subject)
+        assert record is not None
+        return record
+
+    async def events(self) -> list[AnyEvent]:
+        """All events of the cell, in order."""
+        return [record.event async for record in self.log.read()]
+
+    async def kinds(self) -> list[str]:
+        """Their names, in order."""
+        return [type(event).__name__ for event in await self.events()]
+
+
+@asynccontextmanager
+async def worker_cell(
+    broker: JetStreamBroker, **settings: Any
+) -> AsyncIterator[WorkerCell]:
+    """Create a cell through ``broker``; end its beats afterwards."""
+    made = WorkerCell(broker, Settings(**settings))
+    await made.create()
+    try:
+        yield made
+    finally:
+        await made.beats.stop()
+
+
+CellFactory = Callable[..., Any]
