@@ -26,7 +26,7 @@ from tests.golden.stories import STORIES, every_event
 from tests.support.fleet_builder import Story
 
 GOLDEN = Path(__file__).parent
-EPOCH = Epoch(count=1, fold_version=FOLD_VERSION, log_id="0190-golden-log")
+EPOCH = Epoch(count=1, fold_version=FOLD_VERSION, log_id="0190-golden-log", revision=0)
 
 
 def log_lines(story: Story) -> bytes:
@@ -85,11 +85,13 @@ def meaning(records: list[Record]) -> bytes:
 
 def snapshot_bytes(records: list[Record]) -> bytes:
     """The snapshot after the records."""
-    state, ordinal = FoldState(), 0
+    state, ordinal, previous = FoldState(), 0, 0
     for record in records:
         folded = step(state, record)
-        state, ordinal = folded.state, ordinal + bool(folded.changes)
-    position = Position(epoch=EPOCH, base=1, ordinal=ordinal)
+        state = folded.state
+        if folded.changes:
+            ordinal, previous = ordinal + 1, record.revision
+    position = Position(epoch=EPOCH, base=1, ordinal=ordinal, delta_revision=previous)
     return encode_snapshot(take(state, position))
 
 
@@ -121,7 +123,6 @@ def _started(state: FoldState) -> bytes:
     return encode_view(
         EpochStarted(
             epoch=EPOCH,
-            revision=0,
             fingerprint="",
             anomalies=state.anomalies.counts,
             digest=state.fleet_state.digest,
