@@ -46,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Core:
     """One projector's state of mind. See the module."""
 
-    def __init__(  # noqa: PLR0913 - what recovery found, and who decides by what
+    def __init__(
         self,
         fold: FoldState,
         start: Start,

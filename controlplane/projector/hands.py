@@ -1,0 +1,258 @@
+"""The hands of a core: carry its effects out and bring the answers back to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from controlplane.beats import encode_signal
+from controlplane.broker import Broker
+from controlplane.clock import Clock
+from controlplane.errors import (
+    AppendConflictError,
+    AppendOutcomeUnknownError,
+    LogFullError,
+    LogUnavailableError,
+)
+from controlplane.eventlog import EventLog, Pending
+from controlplane.identifiers import new_uuid7
+from controlplane.telemetry import ProjectorMetrics
+from controlplane.viewfeed import ViewFeed
+from events import ControlPlaneError, PortReleased, WorkerExpired, worker_subject
+from projections import Held
+
+from .core import Core
+from .effects import (
+    Alarm,
+    Effect,
+    Expire,
+    Inquire,
+    LookAtView,
+    Publish,
+    Rebuild,
+    Resign,
+    SayHead,
+    TakeSnapshot,
+    Tell,
+)
+
+_log = structlog.get_logger()
+AGAIN_AFTER_S: Final = 0.2
+EXPIRIES_AT_ONCE: Final = 16
+BATCH_MAX: Final = 1000
+
+
+class RebuildError(Exception):
+    """Ends a term: the core's state of mind is no longer to be trusted."""
+
+
+class Tools(msgspec.Struct, frozen=True, kw_only=True):
+    """What hands work with."""
+
+    broker: Broker
+    log: EventLog
+    feed: ViewFeed
+    clock: Clock
+    metrics: ProjectorMetrics
+    name: str
+    resign: Callable[[str], Coroutine[Any, Any, None]]
+    log_fill: Callable[[], float]
+
+
+class Hands:
+    """Carries out the effects of one core for as long as ``tasks`` run."""
+
+    def __init__(self, core: Core, tools: Tools, tasks: asyncio.TaskGroup) -> None:
+        """Work for ``core`` with ``tools``."""
+        self._core, self._tools, self._tasks = core, tools, tasks
+        self._expiries = asyncio.Semaphore(EXPIRIES_AT_ONCE)
+        self._rebuild: asyncio.Future[str] = asyncio.Future()
+
+    def do(self, effects: Iterable[Effect]) -> None:
+        """Carry out ``effects``: begin each; the answers come back by themselves."""
+        for effect in effects:
+            if self._rebuild.done():
+                return
+            match effect:
+                case Rebuild(reason):
+                    self._rebuild.set_result(reason)
+                case Alarm():
+                    self._sound(effect)
+                case _:
+                    self._begin(effect)
+
+    def _begin(self, effect: Effect) -> None:
+        work = self._carry_out(effect)
+        try:
+            self._tasks.create_task(work)
+        except RuntimeError:
+            # The term is ending: whoever comes next starts from what is stored.
+            work.close()
+
+    async def until_rebuild(self) -> None:
+        """Wait until the core asks to begin anew; raise `RebuildError` then."""
+        raise RebuildError(await self._rebuild)
+
+    async def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Publish():
+                await self._publish(effect)
+            case LookAtView():
+                await self._look()
+            case TakeSnapshot():
+                await self._snapshot(effect)
+            case SayHead(head):
+                fill = self._tools.log_fill()
+                head = msgspec.structs.replace(head, log_fill=fill)
+                await self._tools.feed.publish_head(head)
+            case Expire():
+                async with self._expiries:
+                    await self._expire(effect)
+            case Inquire():
+                await self._inquire(effect)
+            case Tell():
+                await self._tell(effect)
+            case Resign(reason):
+                await self._tools.resign(reason)
+
+    async def _publish(self, effect: Publish) -> None:
+        core, metrics = self._core, self._tools.metrics
+        try:
+            stored = await self._tools.feed.publish(effect.payloads, after=effect.after)
+        except AppendConflictError:
+            metrics.publishes_refused.labels(reason="conflict").inc()
+            self.do(core.publish_failed())
+        except AppendOutcomeUnknownError:
+            metrics.publishes_refused.labels(reason="outcome_unknown").inc()
+            self.do(core.publish_failed())
+        except ControlPlaneError as error:
+            metrics.publishes_refused.labels(reason="refused").inc()
+            _log.warning("deltas not published", error=str(error))
+            await asyncio.sleep(AGAIN_AFTER_S)
+            self.do(core.publish_failed())
+        else:
+            if not effect.starts_epoch:
+                metrics.deltas_published.inc(len(effect.payloads))
+                metrics.publish_batches.inc(len(effect.payloads) > 1)
+            self.do(core.published(stored.sequence, self._now()))
+
+    async def _look(self) -> None:
+        while True:
+            try:
+                state = await self._tools.feed.state()
+            except LogUnavailableError:
+                await asyncio.sleep(AGAIN_AFTER_S)
+                continue
+            first, last = state.first_sequence, state.last_sequence
+            self.do(self._core.view_ends(first, last, self._now()))
+            return
+
+    async def _snapshot(self, effect: TakeSnapshot) -> None:
+        metrics, snapshot = self._tools.metrics, effect.snapshot
+        try:
+            now = self._tools.clock.now()
+            written = await self._tools.feed.write_snapshot(snapshot, now)
+        except ControlPlaneError as error:
+            metrics.snapshots_failed.inc()
+            _log.warning("snapshot not stored", error=str(error))
+            await asyncio.sleep(AGAIN_AFTER_S)
+            self._core.snapshot_failed()
+            return
+        metrics.snapshots_written.inc(written)
+        metrics.snapshot_revision.set(snapshot.revision)
+        _log.info("snapshot stored", revision=snapshot.revision, is_newest=written)
+        self.do(self._core.snapshot_stored(snapshot.position, self._now()))
+
+    async def _expire(self, effect: Expire) -> None:
+        life = effect.life
+        plan = await self._expiry_plan(effect)
+        try:
+            for start in range(0, len(plan), BATCH_MAX):
+                await self._tools.log.append_all(plan[start : start + BATCH_MAX])
+        except AppendConflictError:
+            _log.info("expiry overtaken", worker_id=life.worker_id)
+        except (LogUnavailableError, AppendOutcomeUnknownError, LogFullError) as error:
+            _log.warning("expiry not appended", error=str(error))
+        else:
+            self._tools.metrics.expiries.inc()
+            _log.info(
+                "worker expired",
+                namespace=life.namespace,
+                worker_id=life.worker_id,
+                incarnation=life.incarnation,
+                silent_for_s=round(effect.silent_for_s, 3),
+            )
+
+    async def _expiry_plan(self, effect: Expire) -> list[Pending]:
+        """The events that end the life: its worker's first, then its ports'."""
+        life, fold = effect.life, self._core.fold
+        plan = []
+        if life.registered is not None:
+            event = WorkerExpired(
+                event_id=new_uuid7(),
+                at=self._tools.clock.now(),
+                by=self._tools.name,
+                namespace=life.namespace,
+                worker_id=life.worker_id,
+                incarnation=life.incarnation,
+                silent_for_s=effect.silent_for_s,
+                observed_by=self._tools.name,
+            )
+            plan.append(Pending(event, life.last))
+        for key in sorted(life.ports):
+            held = fold.ports.ports.get(key)
+            if isinstance(held, Held):
+                plan.append(self._release(held))
+        return plan
+
+    def _release(self, held: Held) -> Pending:
+        event = PortReleased(
+            event_id=new_uuid7(),
+            at=self._tools.clock.now(),
+            by=self._tools.name,
+            host=held.host,
+            port=held.port,
+            claim_id=held.claim_id,
+            cause="expired",
+        )
+        revisions = self._core.fold.ports.revisions
+        return Pending(event, revisions.get((held.host, held.port)))
+
+    async def _inquire(self, effect: Inquire) -> None:
+        subject = worker_subject(effect.namespace, effect.worker_id)
+        try:
+            last = await self._tools.log.last(subject)
+            state = await self._tools.log.state()
+        except LogUnavailableError:
+            return
+        self.do(self._core.inquired(effect, last, state.last_revision))
+
+    async def _tell(self, effect: Tell) -> None:
+        names, notice = self._tools.feed.names, effect.notice
+        subject = names.notice(effect.namespace, effect.worker_id)
+        await self._tools.broker.publish(subject, encode_signal(notice))
+        self._tools.metrics.notices_sent.labels(kind=notice.kind).inc()
+        _log.info(
+            "notice sent",
+            namespace=effect.namespace,
+            worker_id=effect.worker_id,
+            kind=notice.kind,
+        )
+
+    def _sound(self, alarm: Alarm) -> None:
+        if alarm.kind == "divergence":
+            self._tools.metrics.divergences.inc()
+        _log.error(
+            "view stream holds what it must not",
+            kind=alarm.kind,
+            view_seq=alarm.view_seq,
+            found=alarm.found.decode(errors="replace"),
+            expected=alarm.expected.decode(errors="replace"),
+        )
+
+    def _now(self) -> float:
+        return self._tools.clock.monotonic()

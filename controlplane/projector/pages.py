@@ -1,0 +1,150 @@
+"""What a projector says of itself over HTTP: metrics, health, the view."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from controlplane.http import JSON, Handler, Response
+from controlplane.telemetry import WorkerGroup
+from projections import Fleet, FleetState, blockers, meanings
+
+BEHIND_STUCK_S: Final = 5.0
+FILL_WARNING: Final = 0.9
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """How a projector is; ``reasons`` say why it is not simply ok."""
+
+    status: str
+    """``ok``; ``degraded``: it works, but look; ``stuck``: it does not."""
+    role: str
+    revision: int
+    log_last_revision: int
+    epoch: str | None
+    ordinal: int
+    reasons: tuple[str, ...] = ()
+
+
+class Signs(msgspec.Struct, frozen=True, kw_only=True):
+    """What health is judged by."""
+
+    leading: bool
+    revision: int
+    log_last_revision: int
+    behind_s: float
+    """For how long the fold has been below the log's end."""
+    unpublished_s: float
+    """Age of the oldest delta that waits for the view stream."""
+    epoch: str | None
+    ordinal: int
+    caught_up: bool
+    connected: bool
+    log_fill: float
+    workers: int
+    unreadable: int
+    """Records of the log that could not be read."""
+    quarantined: int
+    held: int
+    guard_engaged: bool
+    trouble: str | None
+    """Why there is no working core now."""
+
+
+def judge_health(signs: Signs) -> Health:
+    """Whether the projector works, and what an operator should look at."""
+    stuck = list(_stuck(signs))
+    degraded = list(_degraded(signs))
+    status = "stuck" if stuck else "degraded" if degraded else "ok"
+    return Health(
+        status=status,
+        role="leader" if signs.leading else "follower",
+        revision=signs.revision,
+        log_last_revision=signs.log_last_revision,
+        epoch=signs.epoch,
+        ordinal=signs.ordinal,
+        reasons=(*stuck, *degraded),
+    )
+
+
+def _stuck(signs: Signs) -> list[str]:
+    reasons = []
+    if signs.trouble is not None:
+        reasons.append(signs.trouble)
+    if not signs.connected:
+        reasons.append("the broker is not connected")
+    if not signs.caught_up:
+        reasons.append(
+            f"folding: at revision {signs.revision} of {signs.log_last_revision}"
+        )
+    elif signs.behind_s > BEHIND_STUCK_S:
+        reasons.append(
+            f"stuck at revision {signs.revision}; the log ends at "
+            f"{signs.log_last_revision} for {signs.behind_s:.0f} s"
+        )
+    if signs.leading and signs.unpublished_s > BEHIND_STUCK_S:
+        waited = f"{signs.unpublished_s:.0f} s"
+        reasons.append(f"a delta has waited {waited} to be published")
+    return reasons
+
+
+def _degraded(signs: Signs) -> list[str]:
+    reasons = []
+    if signs.workers == 0 and signs.unreadable:
+        reasons.append(
+            f"the view is empty and {signs.unreadable} records could not be read"
+        )
+    if signs.workers and signs.workers == signs.quarantined:
+        reasons.append("every worker is quarantined")
+    if signs.guard_engaged:
+        reasons.append(f"the mass-expiry guard holds {signs.held} lives")
+    if signs.log_fill > FILL_WARNING:
+        reasons.append(f"the log is {signs.log_fill:.0%} full")
+    return reasons
+
+
+def group_workers(state: FleetState) -> tuple[Mapping[WorkerGroup, int], int, int]:
+    """Workers by namespace, model, role and state; all sets, and the ready ones."""
+    counts: Counter[WorkerGroup] = Counter()
+    sets = ready = 0
+    for model in state.models:
+        for meaning in meanings(state, model):
+            sets += 1
+            ready += meaning.ready
+            key = meaning.key
+            for worker in meaning.members.workers.values():
+                first = next(blockers(state, meaning, worker), "routable")
+                group = WorkerGroup(key.namespace, key.model, key.role.value, first)
+                counts[group] += 1
+    return counts, sets, ready
+
+
+def routes(
+    metrics: Handler, view: Callable[[], Fleet], health: Callable[[], Health]
+) -> dict[str, Handler]:
+    """The pages by their paths."""
+
+    async def healthz() -> Response:
+        return HTTPStatus.OK, JSON, b'{"status":"ok"}'
+
+    async def readyz() -> Response:
+        found = health()
+        status = HTTPStatus.OK
+        if found.status == "stuck":
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+        return status, JSON, msgspec.json.encode(found)
+
+    async def the_view() -> Response:
+        fleet = view()
+        return HTTPStatus.OK, JSON, fleet.to_json().encode()
+
+    return {
+        "/metrics": metrics,
+        "/healthz": healthz,
+        "/readyz": readyz,
+        "/view": the_view,
+    }
