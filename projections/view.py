@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -96,6 +96,7 @@ class Fleet:
         "memo",
         "revision",
         "state",
+        "visible",
     )
 
     def __init__(  # noqa: PLR0913 - one keyword for each part of the document
@@ -107,15 +108,21 @@ class Fleet:
         log_id: str | None = None,
         epoch: str | None = None,
         anomalies: AnomalyCounts | None = None,
+        visible: Callable[[Namespace], bool] | None = None,
     ) -> None:
-        """Show ``state`` as it stands at ``revision``."""
+        """Show ``state`` as it stands at ``revision``.
+
+        ``visible`` is a lens: workers of other namespaces are not shown. Digest and
+        known names are the whole cell's all the same.
+        """
         self.state = state
         self.revision, self.cell = revision, cell
         self.log_id, self.epoch = log_id, epoch
         self.digest = state.digest
         self.known_models: tuple[ModelName, ...] = tuple(sorted(state.known))
         self.anomalies = anomalies or AnomalyCounts()
-        self._models: Mapping[ModelName, Model] = _Models(state)
+        self.visible = visible
+        self._models: Mapping[ModelName, Model] = _Models(state, visible)
         self._read: Mapping[WorkerKey, Worker] = {}
         self.memo: dict[object, Any] = {}
 
@@ -127,6 +134,8 @@ class Fleet:
     def worker(self, namespace: Namespace, worker_id: WorkerId) -> Worker | None:
         """The worker of this stable id, if it is registered."""
         registration = self.state.workers.get((namespace, worker_id))
+        if self.visible is not None and not self.visible(namespace):
+            return None
         if registration is not None:
             key = registration.set_key
             sets = meanings(self.state, key.model)
@@ -196,30 +205,45 @@ class Fleet:
 class _Models(Mapping[ModelName, Model]):
     """Models derived when they are looked at, and kept."""
 
-    def __init__(self, state: FleetState) -> None:
-        self._state = state
+    def __init__(
+        self, state: FleetState, visible: Callable[[Namespace], bool] | None
+    ) -> None:
+        self._state, self._visible = state, visible
         self._derived: dict[ModelName, Model] = {}
 
     def __getitem__(self, name: ModelName) -> Model:
         model = self._derived.get(name)
         if model is None:
-            if name not in self._state.models:
+            if not self._shows(name):
                 raise KeyError(name)
-            model = self._derived[name] = _model(self._state, name)
+            model = self._derived[name] = _model(self._state, name, self._visible)
         return model
 
     def __iter__(self) -> Iterator[ModelName]:
-        return iter(sorted(self._state.models))
+        return iter(sorted(name for name in self._state.models if self._shows(name)))
 
     def __len__(self) -> int:
-        return len(self._state.models)
+        return sum(1 for name in self._state.models if self._shows(name))
 
     def __repr__(self) -> str:
         return f"{{{', '.join(repr(name) for name in self)}}}"
 
+    def _shows(self, name: object) -> bool:
+        sets = self._state.models.get(name) if isinstance(name, str) else None
+        if sets is None:
+            return False
+        visible = self._visible
+        return visible is None or any(visible(key.namespace) for key in sets)
 
-def _model(state: FleetState, name: ModelName) -> Model:
-    sets = meanings(state, name)
+
+def _model(
+    state: FleetState, name: ModelName, visible: Callable[[Namespace], bool] | None
+) -> Model:
+    sets = [
+        meaning
+        for meaning in meanings(state, name)
+        if visible is None or visible(meaning.key.namespace)
+    ]
     return Model(
         name=name,
         serving=any(meaning.is_entry and meaning.routable for meaning in sets),

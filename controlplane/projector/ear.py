@@ -14,6 +14,7 @@ from controlplane.beats import (
 )
 from controlplane.broker import Broker, CoreMessage, Subscription
 from controlplane.clock import Clock
+from controlplane.identifiers import new_uuid7
 from controlplane.topology import CANARY, Names
 from events import Namespace, WorkerId, decode_token
 from projections import LeaseBook
@@ -44,9 +45,10 @@ class Ear:
         name: str,
         listener: Listener,
     ) -> None:
-        """Tell ``listener`` of beats, and ``book`` of canaries of projector ``name``."""
+        """Tell ``listener`` of beats, and ``book`` of one's own canaries."""
         self._broker, self._names, self._book = broker, names, book
         self._clock, self._name, self._listener = clock, name, listener
+        self._identity = new_uuid7()
         self._sent: dict[int, float] = {}
         self._places: dict[str, tuple[Namespace, WorkerId]] = {}
         self._heard = self._lost = self._lost_before = 0
@@ -84,7 +86,7 @@ class Ear:
             self._sent[number] = now = self._clock.monotonic()
             self._sent.pop(number - CANARIES_MAX, None)
             self._book.canary_sent(now)
-            canary = Canary(projector=self._name, number=number)
+            canary = Canary(projector=self._identity, number=number)
             await self._broker.publish(subject, encode_signal(canary))
             await asyncio.sleep(every_s)
 
@@ -102,7 +104,7 @@ class Ear:
 
     def _take_canary(self, payload: bytes) -> None:
         canary = decode_canary(payload)
-        if canary is None or canary.projector != self._name:
+        if canary is None or canary.projector != self._identity:
             return
         sent_at = self._sent.pop(canary.number, None)
         if sent_at is not None:
