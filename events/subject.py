@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, assert_never, get_args
 
 import msgspec
 
@@ -128,6 +128,8 @@ def subject_of(event: AnyEvent) -> str:
             return setting_subject("thresholds", event.model)
         case ModelForgotten():
             return setting_subject("forget", event.model)
+        case _:
+            assert_never(event)
 
 
 def parse_subject(subject: str) -> Subject | None:

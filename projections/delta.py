@@ -8,7 +8,7 @@ an `EpochStarted`, and its delta of ordinal k stands at the stream's sequence
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -140,6 +140,8 @@ def entity_key(put: Put) -> tuple[str, ...]:
             return ("setting", *setting.key)
         case KnownPut(name):
             return ("known", name)
+        case _:
+            assert_never(put)
 
 
 def gone_of(put: Put) -> Gone:
@@ -153,3 +155,5 @@ def gone_of(put: Put) -> Gone:
             return SettingGone(setting.key)
         case KnownPut(name):
             return KnownGone(name)
+        case _:
+            assert_never(put)

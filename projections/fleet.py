@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 from immutables import Map
@@ -155,6 +155,8 @@ def apply(state: FleetState, changes: Iterable[FleetChange]) -> FleetState:
                 draft.learn(change)
             case KnownGone(name):
                 draft.forget(name)
+            case _:
+                assert_never(change)
     return draft.finish()
 
 
@@ -174,6 +176,8 @@ def build(puts: Iterable[Put]) -> FleetState:
                 settings[setting.key] = setting
             case KnownPut(name):
                 known[name] = put
+            case _:
+                assert_never(put)
     state = FleetState(
         workers=Map(workers),
         models=_hierarchy(workers.values(), cohorts),
