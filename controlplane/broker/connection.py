@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from urllib.parse import ParseResult, unquote, urlparse
 
 import nats.errors
+import structlog
 from msgspec.structs import replace
 
 from controlplane.broker.link import Link, LinkLostError, Login
@@ -24,9 +25,12 @@ from controlplane.broker.translate import nats_errors, refusal_of
 from controlplane.broker.wire import decode_object, parse_status
 from controlplane.errors import LogUnavailableError, SettingsError
 
+_log: Final = structlog.get_logger(__name__)
+
 OLDEST_SERVER: Final = (2, 12)
 _RETRY_S: Final = 0.1
 _REFUSED_RETRY_S: Final = 1.0
+_CANCEL_AGAIN_S: Final = 0.2
 _PING_EVERY_S: Final = 1.0
 _PING_TIMEOUT_S: Final = 3.0
 _CHECK_TIMEOUT_S: Final = 1.0
@@ -72,6 +76,7 @@ class Connection:
         self._judged: Final = asyncio.Event()
         self._refusal: SettingsError | None = None
         self._reason = "not started"
+        self._opening: Link | None = None
 
     @property
     def link(self) -> Link | None:
@@ -92,9 +97,12 @@ class Connection:
         self._stopped = True
         if self._supervisor is not None:
             supervisor, self._supervisor = self._supervisor, None
-            supervisor.cancel()
-            with suppress(asyncio.CancelledError):
-                await supervisor
+            # More than once: Python 3.11's wait_for, inside nats-py, may lose one.
+            while not supervisor.done():
+                supervisor.cancel()
+                await asyncio.wait({supervisor}, timeout=_CANCEL_AGAIN_S)
+            if not supervisor.cancelled():
+                supervisor.result()
         self._reason = "stopped"
         self._came.set()
         self._judged.set()
@@ -109,7 +117,7 @@ class Connection:
             async with asyncio.timeout(limit_s):
                 return await self.next_link(doing)
         except TimeoutError as error:
-            raise self.unavailable(doing, self._reason) from error
+            raise self.unavailable(doing, self._why()) from error
 
     async def next_link(self, doing: str) -> Link:
         """Return the link, waiting for one as long as it takes."""
@@ -127,11 +135,16 @@ class Connection:
             async with asyncio.timeout(timeout_s):
                 await self._judged.wait()
         except TimeoutError as error:
-            raise self.unavailable(doing, self._reason) from error
+            raise self.unavailable(doing, self._why()) from error
         if self._refusal is not None:
             raise self._refusal
         if self._stopped:
             raise self.unavailable(doing, self._reason)
+
+    def _why(self) -> str:
+        """What stands in the way of a connection right now."""
+        failure = self._opening.last_failure if self._opening else None
+        return str(failure or self._reason)
 
     def unavailable(self, doing: str, reason: str) -> LogUnavailableError:
         """Return the error for a call that found no broker."""
@@ -150,7 +163,7 @@ class Connection:
     # ---- the supervisor --------------------------------------------------------
     async def _supervise(self) -> None:
         while True:
-            link = Link()
+            link = self._opening = Link()
             pause_s = _RETRY_S
             try:
                 self._check_credentials()
@@ -161,6 +174,9 @@ class Connection:
                 pause_s = _REFUSED_RETRY_S
             except (LogUnavailableError, LinkLostError, TimeoutError) as error:
                 self._reason = getattr(error, "reason", None) or "connection lost"
+            except Exception:  # noqa: BLE001  # connects for ever, whatever breaks
+                self._reason = "our connection failed"
+                _log.exception("nats connection failed unexpectedly", url=self.url)
             finally:
                 self._went(link)
                 await link.shut()
@@ -178,6 +194,7 @@ class Connection:
         for attachment in list(self.attachments.values()):
             await attachment.attach(link)
         await link.round_trip(_PING_TIMEOUT_S)
+        link.check_hearing()
         self._arrived(link)
         await self._judge(link)
         while not link.lost.is_set():
@@ -225,6 +242,8 @@ class Connection:
 
     def _arrived(self, link: Link) -> None:
         self._link = link
+        self._refusal = None
+        self._judged.clear()
         self._came.set()
         self._tell(connected=True)
 

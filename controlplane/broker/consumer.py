@@ -203,13 +203,12 @@ class Consumer:
             if not raw.reply:
                 self._note(parse_status(raw.headers))
                 continue
-            delivery = parse_delivery(raw)
+            message, number, self._pending = parse_delivery(raw)
             self._delivered += 1
-            if delivery.consumer_sequence != self._delivered:
+            if number != self._delivered:
                 reason = "a delivery was lost"
                 raise ConsumerLostError(reason)
-            self._pending = delivery.pending
-            messages.append(delivery.message)
+            messages.append(message)
         self._asked -= len(messages)
         return messages
 

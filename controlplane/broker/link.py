@@ -193,6 +193,12 @@ class Link(Client):
         if subscription is not None and self.up:
             await subscription.unsubscribe()
 
+    def check_hearing(self) -> None:
+        """Raise `SettingsError` if the server refused to let us hear any answer."""
+        answers = f"{self._inbox}*"
+        if self.refused_subscription(answers):
+            raise denied(answers, verb="subscribe to")
+
     def refused_subscription(self, subject: str) -> bool:
         """Whether the server refused to let us listen to ``subject``."""
         return subject.lower() in self._refused

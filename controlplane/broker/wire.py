@@ -48,23 +48,15 @@ class RawMessage(msgspec.Struct, frozen=True, gc=False):
     headers: bytes | None
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A stored message with its place in the consumer that delivered it."""
-
-    message: Message
-    consumer_sequence: int
-    pending: int
-
-
 def parse_headers(raw: bytes | None) -> dict[str, str] | None:
     """Read a header block; None when there is none."""
     if not raw:
         return None
     headers: dict[str, str] = {}
-    for line in raw.decode("utf-8", "replace").split("\r\n")[1:]:
-        name, colon, value = line.partition(":")
-        if colon:
-            headers[name] = value.strip()
+    lines = raw.decode("utf-8", "replace").split("\r\n")
+    for line in lines[1:-2]:  # after the version, before the two empty ones
+        name, _, value = line.partition(":")
+        headers[name] = value.strip()
     return headers or None
 
 
@@ -81,26 +73,22 @@ def parse_status(raw: bytes | None) -> Status | None:
     )
 
 
-def parse_delivery(raw: RawMessage) -> Delivery:
-    """Read a delivered message: its place and time stand in the reply subject.
+def parse_delivery(raw: RawMessage) -> tuple[Message, int, int]:
+    """Read a delivered message, its number in its consumer, and how many follow it.
 
-    ``$JS.ACK.[domain.account.]stream.consumer.delivered.sequence.consumer sequence.
-    nanoseconds.pending[.random]``
+    Its place and time stand in the reply subject: ``$JS.ACK.[domain.account.]stream.
+    consumer.delivered.sequence.consumer sequence.nanoseconds.pending[.random]``.
     """
     tokens = raw.reply.split(b".")
     at = 5 if len(tokens) == 9 else 7  # noqa: PLR2004  # the two layouts above
-    headers = raw.headers
-    return Delivery(
-        message=Message(
-            subject=raw.subject.decode(),
-            payload=raw.payload,
-            sequence=int(tokens[at]),
-            stored_at=_EPOCH + timedelta(microseconds=int(tokens[at + 2]) // 1000),
-            headers=parse_headers(headers) if headers else None,
-        ),
-        consumer_sequence=int(tokens[at + 1]),
-        pending=int(tokens[at + 3]),
+    message = Message(
+        subject=raw.subject.decode(),
+        payload=raw.payload,
+        sequence=int(tokens[at]),
+        stored_at=_EPOCH + timedelta(microseconds=int(tokens[at + 2]) // 1000),
+        headers=parse_headers(raw.headers) if raw.headers else None,
     )
+    return message, int(tokens[at + 1]), int(tokens[at + 3])
 
 
 def stored_headers(
