@@ -20,7 +20,6 @@ from controlplane.beats import Beat, encode_signal
 from controlplane.broker import Broker
 from controlplane.settings import Settings
 from controlplane.telemetry import WorkerMetrics
-from events import ControlPlaneError
 
 STOP_S: Final = 3.0
 """So long the thread has to close its connection."""
@@ -154,11 +153,7 @@ class BeatThread:
         self._connect, self._settings, self._metrics = connect, settings, metrics
         self._schedule: Final = BeatSchedule()
         self._lock: Final = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._beater: Beater | None = None
-        self._main: asyncio.Task[None] | None = None
-        self._stopping = False
+        self._thread: _Thread | None = None
 
     @property
     def running(self) -> bool:
@@ -173,13 +168,18 @@ class BeatThread:
         """
         every_s = ttl_s / self._settings.beats_per_ttl
         self._schedule.keep(key, Kept(subject, beat, every_s))
-        self._start()
-        self._wake()
+        with self._lock:
+            if self._thread is None:
+                beater = Beater(self._schedule, self._metrics)
+                self._thread = _Thread(self._connect, beater)
+                self._thread.start()
+            self._thread.wake()
 
     def change(self, key: Hashable, beat: Beat) -> None:
         """Say something else in a life's beats, from now on; unknown: nothing."""
-        if self._schedule.change(key, beat):
-            self._wake()
+        with self._lock:
+            if self._schedule.change(key, beat) and self._thread is not None:
+                self._thread.wake()
 
     def drop(self, key: Hashable) -> None:
         """Beat no more for this life. Idempotent."""
@@ -189,55 +189,62 @@ class BeatThread:
         """End the thread and close its connection, within `STOP_S`. Idempotent."""
         with self._lock:
             thread, self._thread = self._thread, None
-            self._stopping = True
-            if self._loop is not None and self._main is not None:
-                with suppress(RuntimeError):  # the loop has ended meanwhile
-                    self._loop.call_soon_threadsafe(self._main.cancel)
         if thread is not None:
+            thread.end()
             await asyncio.to_thread(thread.join, STOP_S)
 
-    # ---- the thread ------------------------------------------------------------
-    def _start(self) -> None:
-        with self._lock:
-            if self._thread is not None and self._thread.is_alive():
-                return
-            self._stopping = False
-            self._thread = threading.Thread(
-                target=self._run, name="controlplane beats", daemon=True
-            )
-            self._thread.start()
 
-    def _wake(self) -> None:
-        with self._lock:
-            if self._loop is not None and self._beater is not None:
-                with suppress(RuntimeError):  # the loop has ended meanwhile
-                    self._loop.call_soon_threadsafe(self._beater.wake)
+class _Thread(threading.Thread):
+    """A thread with an event loop in which a beater runs, whatever happens."""
 
-    def _run(self) -> None:
+    def __init__(self, connect: Callable[[], Broker], beater: Beater) -> None:
+        super().__init__(name="controlplane beats", daemon=True)
+        self._connect, self._beater = connect, beater
+        self._lock: Final = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._ending = False
+
+    def wake(self) -> None:
+        """Have the beater look at its schedule; from any thread."""
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._beater.wake)
+
+    def end(self) -> None:
+        """Have the thread end; from any thread."""
+        with self._lock:
+            self._ending = True
+            if self._loop is not None and self._main is not None:
+                self._loop.call_soon_threadsafe(self._main.cancel)
+
+    def run(self) -> None:
+        """Beat until told to end."""
         with suppress(asyncio.CancelledError):
             asyncio.run(self._live())
 
     async def _live(self) -> None:
-        beater = Beater(self._schedule, self._metrics)
         with self._lock:
-            self._loop, self._beater = asyncio.get_running_loop(), beater
-            self._main = asyncio.current_task()
-            if self._stopping:
+            if self._ending:
                 return
+            self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
         try:
             while True:
-                await self._beat_once_connected(beater)
+                await self._beat()
                 await asyncio.sleep(AGAIN_S)
         finally:
             with self._lock:
-                self._loop = self._beater = self._main = None
+                self._loop = None
 
-    async def _beat_once_connected(self, beater: Beater) -> None:
-        broker = self._connect()
+    async def _beat(self) -> None:
+        """Beat over one connection, which comes back by itself as long as it can."""
+        broker = None
         try:
+            broker = self._connect()
             await broker.start()
-            await beater.run(broker)
-        except (ControlPlaneError, OSError, RuntimeError) as error:
-            _log.exception("beats failed", url=broker.url, reason=str(error))
+            await self._beater.run(broker)
+        except Exception as error:  # noqa: BLE001 - a silent thread kills every life
+            _log.exception("beats failed", reason=str(error))
         finally:
-            await broker.stop()
+            if broker is not None:
+                await broker.stop()

@@ -195,6 +195,10 @@ class WorkerHandle(Lifetime, Speaking):
             tasks.create_task(self._listen(subscription))
             self._feed(Begin())
             await self._work()
+        except Exception as error:
+            if error is not self._error:
+                _log.exception("worker failed", **self._who)
+            raise
         finally:
             await _close(subscription)
 
@@ -320,7 +324,7 @@ class WorkerHandle(Lifetime, Speaking):
 
     @property
     def _over(self) -> bool:
-        return self._core.ended or self._runner is None
+        return self._core.ended or self._runner is None or self._runner.done()
 
     @property
     def _lost(self) -> ControlPlaneError:

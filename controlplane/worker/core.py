@@ -240,7 +240,7 @@ class WorkerCore:
 
     def _read(self, read: SubjectRead) -> tuple[Effect, ...]:
         question, self._question = self._question, None
-        if read.whole:  # what this life knew of the subject holds no longer
+        if read.whole or read.last < self.revision:  # what was known holds no longer
             self.said, self.revision = None, 0
         before = None
         if self.said is not None:
@@ -279,17 +279,18 @@ class WorkerCore:
         moved: bool,
     ) -> tuple[Effect, ...]:
         """The life is there: go on from the subject's last record."""
-        moved = moved or self.revision != read.last or not self.registered
+        changed = moved or self.revision != read.last or not self.registered
         self.incarnation, self.said = standing.incarnation, standing.said
         self.registered, self.revision = standing.registered, read.last
         if (
             notice is not None
             and notice.kind == "unknown"
+            and not moved  # else the beat named another log: that was all
             and notice.revision >= self.registered
         ):
             return self._again(self.incarnation, read, notice, "unknown")
         self._enter_registered()
-        return (*(self._beat() if moved else ()), *self._go_on())
+        return (*(self._beat() if changed else ()), *self._go_on())
 
     def _again(
         self,
@@ -303,8 +304,9 @@ class WorkerCore:
             return self._end(None)
         if self.registered:
             self.phase = Phase.REGISTERING_AGAIN
-        elif not read.whole:
-            self.revision = read.last
+        else:
+            self.incarnation = incarnation  # what came before is not tried again
+            self.revision = 0 if read.whole else read.last
         self._ours.add(incarnation)
         draft = Drafting(self._spec, incarnation).registered(self.wanted)
         told = () if notice is None else self._deliver(notice)

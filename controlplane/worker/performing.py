@@ -106,7 +106,11 @@ class Performer:
         is to ``give_up``; a failure before anything was sent is definite.
         """
         event = self._sealed(job.draft)
+        subject = worker_subject(event.namespace, event.worker_id)
         self._count(job)
+        if self._broker.connected:
+            reason = "no answer yet"
+            self.excuse = AppendOutcomeUnknownError(subject=subject, reason=reason)
         in_doubt = False
         while True:
             try:
@@ -118,8 +122,7 @@ class Performer:
                 in_doubt = in_doubt or isinstance(error, AppendOutcomeUnknownError)
                 if in_doubt and isinstance(error, LogUnavailableError):
                     error = AppendOutcomeUnknownError(
-                        subject=worker_subject(event.namespace, event.worker_id),
-                        reason=error.reason,
+                        subject=subject, reason=error.reason
                     )
                 self.excuse = error
                 if give_up or not in_doubt:
