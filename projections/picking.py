@@ -14,7 +14,7 @@ from events import ENTRY_ROLES, ModelName, Namespace, Role
 
 from .entities import Registration, WorkerKey
 from .errors import ModelNotFoundError, ModelUnavailableError
-from .readiness import SetMeaning, blockers, meanings
+from .readiness import SetMeaning, blockers
 from .view import Fleet, Worker, derive
 
 
@@ -60,9 +60,11 @@ def candidates(
 ) -> Candidates:
     """The workers that will do; worked out once per fleet and wish.
 
+    ``visible`` says which namespaces may be picked from; without it, the fleet's lens.
     Raises `ModelNotFoundError` for a name that was never served and
     `ModelUnavailableError` when nobody will do, with the reasons counted.
     """
+    visible = visible or fleet.visible
     memo = fleet.memo.get((wanted, visible))
     if memo is None:
         memo = fleet.memo[wanted, visible] = _candidates(fleet, wanted, (), visible)
@@ -118,7 +120,7 @@ def _sets(fleet: Fleet, wanted: Wanted, visible: Namespaces | None) -> list[SetM
     return [
         meaning
         for model in _models_behind(fleet, wanted.model)
-        for meaning in meanings(fleet.state, model)
+        for meaning in fleet.sets(model).values()
         if meaning.key.role in roles
         and wanted.namespace in (None, meaning.key.namespace)
         and (visible is None or visible(meaning.key.namespace))

@@ -290,7 +290,7 @@ def silent_for(*, s: float) -> Step:
     return step
 
 
-def claimed(  # noqa: PLR0913 - a claim says this much
+def claimed(
     worker: str,
     start: int,
     size: int = 1,

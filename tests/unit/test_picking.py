@@ -165,6 +165,13 @@ def test_only_visible_namespaces_are_picked():
     assert refusal(fleet, visible=lambda _: False) == {}
 
 
+def test_the_lens_of_a_fleet_holds_for_picks_too():
+    state = state_after(registered("w1"), registered("w2", namespace="prod2"))
+    fleet = Fleet(state.fleet_state, visible=NAMESPACE.__eq__)
+    assert able(fleet) == ["w1"]
+    assert able(fleet, visible=lambda name: name == "prod2") == ["w2"]
+
+
 def test_an_adapter_is_a_name_to_ask_for():
     fleet = fleet_after(
         registered("w1", adapters=("sql",)),

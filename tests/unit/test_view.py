@@ -199,6 +199,27 @@ def test_models_are_a_mapping_of_what_has_workers():
     assert repr(fleet.models) == "{'llama', 'qwen'}"
 
 
+def test_a_lens_hides_namespaces_but_not_names_nor_the_digest():
+    whole = fleet_after(*STEPS)
+    fleet = Fleet(whole.state, revision=10, visible=lambda name: name == "beta")
+    assert list(fleet.models) == ["qwen"]
+    assert len(fleet.models) == 1
+    with pytest.raises(KeyError):
+        fleet.models[MODEL]
+    assert fleet.worker(NAMESPACE, "w1") is None
+    assert fleet.worker("beta", "w1") == whole.worker("beta", "w1")
+    assert fleet.known_models == whole.known_models
+    assert fleet.digest == whole.digest
+    assert [model["name"] for model in fleet.document()["models"]] == ["qwen"]
+
+
+def test_a_lens_shows_the_sets_of_a_model_that_it_lets_through():
+    state = fleet_after(registered("w1"), starting("w2", namespace="beta")).state
+    model = Fleet(state, visible=lambda name: name == "beta").models[MODEL]
+    assert [key.namespace for key in model.worker_sets] == ["beta"]
+    assert not model.serving
+
+
 def test_a_worker_set_says_what_its_workers_share():
     worker_set = fleet_after(*STEPS).models[MODEL].worker_sets[KEY]
     assert list(worker_set.workers) == ["w1", "w10", "w2"]
