@@ -1,6 +1,7 @@
 """WHAT IT MEANS: pure folds and decisions over events. No IO, no clock."""
 
 from .anomaly import Anomalies, Anomaly, AnomalyCounts
+from .changing import Change, Touched, worker_changes
 from .delta import (
     Delta,
     Epoch,
@@ -83,6 +84,7 @@ __all__ = [
     "AnomalyCounts",
     "Blocker",
     "Candidates",
+    "Change",
     "Delta",
     "DivergenceError",
     "Epoch",
@@ -127,6 +129,7 @@ __all__ = [
     "SnapshotUnusableError",
     "Step",
     "Thresholds",
+    "Touched",
     "Unreadable",
     "Verdict",
     "ViewMessage",
@@ -163,5 +166,6 @@ __all__ = [
     "set_document",
     "step",
     "take",
+    "worker_changes",
     "worker_document",
 ]

@@ -99,7 +99,7 @@ class Fleet:
         "visible",
     )
 
-    def __init__(  # noqa: PLR0913 - one keyword for each part of the document
+    def __init__(
         self,
         state: FleetState = EMPTY,
         *,
@@ -137,11 +137,18 @@ class Fleet:
         if self.visible is not None and not self.visible(namespace):
             return None
         if registration is not None:
-            key = registration.set_key
-            sets = meanings(self.state, key.model)
-            meaning = next(meaning for meaning in sets if meaning.key == key)
+            meaning = self.sets(registration.model)[registration.set_key]
             return derive(self.state, meaning, registration)
         return self._read.get((namespace, worker_id))
+
+    def sets(self, model: ModelName) -> Mapping[WorkerSetKey, SetMeaning]:
+        """The model's WorkerSets, whatever the lens, with what they mean."""
+        known = self.memo.get(("sets", model))
+        if known is None:
+            found = {meaning.key: meaning for meaning in meanings(self.state, model)}
+            known = self.memo["sets", model] = MappingProxyType(found)
+        sets: Mapping[WorkerSetKey, SetMeaning] = known
+        return sets
 
     def document(self) -> dict[str, Any]:
         """The view as plain data, as ``-o json`` shows it; lists sorted by name."""

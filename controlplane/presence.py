@@ -1,0 +1,122 @@
+"""Routers say that they are there, and where they stand; others ask who is.
+
+An entry of a bucket per router. Whether it is live is judged by the broker's clock.
+A router that says goodbye empties its entry; one whose entry grew old without goodbye
+is missing, for a while, not absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from events import Revision, decode_token
+
+from .broker import Broker, Message, Outgoing
+from .settings import Settings
+from .topology import Names
+
+
+class Presence(msgspec.Struct, frozen=True, kw_only=True):
+    """What a router says of itself."""
+
+    name: str
+    epoch: str | None
+    revision: Revision
+    digest: str
+    source: str
+    stale_for_s: float
+
+
+class RouterSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A router as others see it."""
+
+    presence: Presence
+    age_s: float
+    """Seconds since it said so, by the broker's clock."""
+    live: bool
+
+
+class WaitResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether routers reached a revision; ``missing`` names those that have not."""
+
+    reached: bool
+    missing: tuple[str, ...] = ()
+
+
+_DECODER: Final = msgspec.json.Decoder(Presence)
+
+
+async def say_presence(broker: Broker, names: Names, presence: Presence) -> None:
+    """Store ``presence`` as the router's entry."""
+    await _store(broker, names, presence.name, msgspec.json.encode(presence))
+
+
+async def say_goodbye(broker: Broker, names: Names, name: str) -> None:
+    """Empty the router's entry: it left by itself."""
+    await _store(broker, names, name, b"")
+
+
+async def _store(broker: Broker, names: Names, name: str, payload: bytes) -> None:
+    bucket = names.presence_bucket
+    message = Outgoing(subject=names.entry(bucket, name), payload=payload)
+    await broker.store(f"KV_{bucket}", message, timeout_s=2.0)
+
+
+async def routers(
+    broker: Broker, names: Names, settings: Settings
+) -> tuple[RouterSeen, ...]:
+    """Every router that is live, or that lapsed lately without goodbye, by name."""
+    stream = f"KV_{names.presence_bucket}"
+    messages: list[Message] = []
+    async for batch in broker.read(stream, last_per_subject=True):
+        messages.extend(batch)
+    now = (await broker.state(stream)).now
+    found = (_seen(message, now, settings) for message in messages)
+    return tuple(
+        sorted((r for r in found if r is not None), key=lambda r: r.presence.name)
+    )
+
+
+def _seen(message: Message, now: datetime, settings: Settings) -> RouterSeen | None:
+    if not message.payload:
+        return None
+    try:
+        presence = _DECODER.decode(message.payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    if decode_token(message.subject.rsplit(".", 1)[-1]) != presence.name:
+        return None
+    age_s = max(0.0, (now - message.stored_at).total_seconds())
+    if age_s > settings.presence_ttl_s + settings.presence_lapse_s:
+        return None
+    return RouterSeen(
+        presence=presence, age_s=age_s, live=age_s <= settings.presence_ttl_s
+    )
+
+
+def judge_wait(
+    seen: Iterable[RouterSeen],
+    epoch: str | None,
+    revision: Revision,
+    wanted: int | None,
+) -> WaitResult:
+    """Whether ``wanted`` routers (None: all) have reached ``revision``.
+
+    Only the current ``epoch`` counts. No live router: not reached. With a count,
+    lapsed routers are not waited for.
+    """
+    everyone = tuple(seen)
+    live = [router for router in everyone if router.live]
+    reached = {
+        router.presence.name
+        for router in live
+        if router.presence.epoch == epoch and router.presence.revision >= revision
+    }
+    missing = tuple(r.presence.name for r in everyone if r.presence.name not in reached)
+    if wanted is None:
+        return WaitResult(reached=bool(live) and not missing, missing=missing)
+    return WaitResult(reached=len(reached) >= wanted, missing=missing)

@@ -1,0 +1,94 @@
+"""A router's copy of the fleet at one place of the view stream. Immutable."""
+
+from __future__ import annotations
+
+import msgspec
+
+from events import Revision
+from projections import (
+    EMPTY,
+    AnomalyCounts,
+    Delta,
+    EpochStarted,
+    FleetState,
+    Position,
+    SequenceGapError,
+    Snapshot,
+    apply_delta,
+    fleet_of,
+)
+
+
+class Replica(msgspec.Struct, frozen=True, kw_only=True):
+    """The fleet after the delta at ``position``, or later if nothing changed since."""
+
+    position: Position
+    fleet: FleetState
+    revision: Revision
+    fingerprint: str
+    """Identifies the record at the position's ``delta_revision``."""
+    anomalies: AnomalyCounts
+
+    def after(self, delta: Delta, view_seq: int) -> Replica:
+        """The replica after the next delta, which stands at ``view_seq``.
+
+        Raises `SequenceGapError` if it is not the next, `DivergenceError` if the
+        digests differ.
+        """
+        expected = self.position.ordinal + 1
+        if delta.epoch != self.position.epoch or delta.ordinal != expected:
+            raise SequenceGapError(expected=expected, got=delta.ordinal)
+        if delta.previous_revision != self.position.delta_revision:
+            raise SequenceGapError(
+                expected=self.position.delta_revision, got=delta.previous_revision
+            )
+        return Replica(
+            position=Position(
+                epoch=delta.epoch,
+                base=view_seq - delta.ordinal,
+                ordinal=delta.ordinal,
+                delta_revision=delta.revision,
+            ),
+            fleet=apply_delta(self.fleet, delta),
+            revision=max(delta.revision, self.revision),
+            fingerprint=delta.fingerprint,
+            anomalies=delta.anomalies,
+        )
+
+
+def at_beginning(start: EpochStarted, view_seq: int, fleet: FleetState) -> Replica:
+    """The replica at the start of an epoch whose fleet is known to be ``fleet``."""
+    return Replica(
+        position=Position(
+            epoch=start.epoch,
+            base=view_seq,
+            ordinal=0,
+            delta_revision=start.revision,
+        ),
+        fleet=fleet,
+        revision=start.revision,
+        fingerprint=start.fingerprint,
+        anomalies=start.anomalies,
+    )
+
+
+def fleet_at(start: EpochStarted, known: FleetState | None) -> FleetState | None:
+    """The fleet that an epoch starts with, if it is the empty or the ``known`` one."""
+    for fleet in (EMPTY, known):
+        if fleet is not None and fleet.digest == start.digest:
+            return fleet
+    return None
+
+
+def from_snapshot(snapshot: Snapshot) -> Replica:
+    """The replica in a snapshot or checkpoint, its digest verified.
+
+    Raises `SnapshotUnusableError`.
+    """
+    return Replica(
+        position=snapshot.position,
+        fleet=fleet_of(snapshot),
+        revision=snapshot.revision,
+        fingerprint=snapshot.fingerprint,
+        anomalies=snapshot.anomalies.counts,
+    )
