@@ -67,7 +67,7 @@ class Connection:
         )
         self.url: Final = ",".join(self._servers)
         self.connect_timeout_s: Final = connect_timeout_s
-        self.attachments: Final[dict[int, Attachment]] = {}
+        self.attachments: Final[dict[Attachment, None]] = {}
         self._listeners: Final[dict[object, Callable[[bool], None]]] = {}
         self._supervisor: asyncio.Task[None] | None = None
         self._stopped = False
@@ -191,16 +191,24 @@ class Connection:
             raise refusal or error from error
 
     async def _serve(self, link: Link) -> None:
-        for attachment in list(self.attachments.values()):
-            await attachment.attach(link)
         await link.round_trip(_PING_TIMEOUT_S)
         link.check_hearing()
+        await self._attach_all(link)
         self._arrived(link)
         await self._judge(link)
         while not link.lost.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PING_EVERY_S):
                     await link.lost.wait()
+            await link.round_trip(_PING_TIMEOUT_S)
+
+    async def _attach_all(self, link: Link) -> None:
+        """Attach everything, also what comes while we are at it."""
+        attached: set[Attachment] = set()
+        while missing := [a for a in self.attachments if a not in attached]:
+            for attachment in missing:
+                await attachment.attach(link)
+            attached.update(missing)
             await link.round_trip(_PING_TIMEOUT_S)
 
     async def _judge(self, link: Link) -> None:

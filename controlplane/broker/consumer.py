@@ -41,6 +41,7 @@ _PULL: Final = msgspec.json.encode(
 _HEARTBEAT, _NO_MESSAGES, _EXPIRED = 100, 404, 408
 _BATCH_ENDS: Final = ("Batch Completed", "Message Size Exceeds MaxBytes")
 _UNSERVED: Final = "Nats-Pending-Messages"
+_SENT: Final = "Nats-Last-Consumer"
 
 
 class ConsumerLostError(Exception):
@@ -214,7 +215,12 @@ class Consumer:
 
     def _note(self, status: Status | None) -> None:
         """Take account of a status: a heartbeat, the end of a pull, or of us."""
-        if status is None or status.code == _HEARTBEAT:
+        if status is None:
+            return
+        if status.code == _HEARTBEAT:
+            if int(status.headers.get(_SENT, 0)) > self._delivered:
+                reason = "the last delivery was lost"
+                raise ConsumerLostError(reason)
             return
         ended = (
             status.code in (_NO_MESSAGES, _EXPIRED) or status.description in _BATCH_ENDS

@@ -79,7 +79,7 @@ class JetStreamBroker:
         if link is not None:
             with suppress(LinkLostError, TimeoutError):
                 await link.round_trip(_FLUSH_S)
-        for attachment in list(self._connection.attachments.values()):
+        for attachment in list(self._connection.attachments):
             await attachment.close()
         await self._connection.stop()
 

@@ -14,11 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import Final, Self
 
 import msgspec
+import structlog
 from nats.aio.client import Client
 from nats.errors import MaxPayloadError
 
 from controlplane.broker.translate import denied, denied_subject
 from controlplane.broker.wire import RawMessage
+
+_log: Final = structlog.get_logger(__name__)
 
 Sink = Callable[[RawMessage], None]
 
@@ -229,6 +232,7 @@ class Link(Client):
         if found is None:
             return
         verb, subject = found
+        _log.warning("nats refused a subject", verb=verb, subject=subject)
         if verb == "subscription":
             self._refused.add(subject)
             return

@@ -15,14 +15,14 @@ class CoreSubscription(Mailbox):
     """A mailbox for ``subject`` that every new link is told of."""
 
     def __init__(
-        self, subject: str, *, limit: int, attachments: dict[int, Attachment]
+        self, subject: str, *, limit: int, attachments: dict[Attachment, None]
     ) -> None:
         """Enter itself into ``attachments``, which every new link is given."""
         super().__init__(limit=limit)
         self.subject: Final = subject
         self._attachments: Final = attachments
         self._place: tuple[Link, int] | None = None
-        attachments[id(self)] = self
+        attachments[self] = None
 
     async def attach(self, link: Link) -> None:
         """Subscribe on ``link``."""
@@ -32,7 +32,7 @@ class CoreSubscription(Mailbox):
     async def close(self) -> None:
         """Unsubscribe; a pending iteration ends. Idempotent."""
         self.shut()
-        self._attachments.pop(id(self), None)
+        self._attachments.pop(self, None)
         if self._place is not None:
             (link, sid), self._place = self._place, None
             await link.forget(sid)

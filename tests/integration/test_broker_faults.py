@@ -104,14 +104,15 @@ async def test_a_deleted_consumer_is_noticed_at_once(server, broker):
         assert sequences(await take(batches, 1)) == [2]
 
 
-async def test_a_lost_delivery_is_noticed_and_fetched_again(broker, monkeypatch):
+@pytest.mark.parametrize("which", [b"2", b"4"], ids=["in the middle", "the last"])
+async def test_a_lost_delivery_is_noticed_and_fetched_again(broker, monkeypatch, which):
     from controlplane.broker.consumer import Consumer  # noqa: PLC0415  # patched here
 
     honest = Consumer._on_message
     lost = []
 
     def lossy(consumer, raw):
-        if raw.payload == b"2" and not lost:
+        if raw.payload == which and not lost:
             lost.append(raw)
             return
         honest(consumer, raw)

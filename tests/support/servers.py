@@ -4,9 +4,11 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
+from pathlib import Path
 
 import nats
 
@@ -14,6 +16,7 @@ from controlplane.broker.jetstream import JetStreamBroker
 from controlplane.server import EmbeddedServer
 
 _names = count()
+_STOP_S = 5.0
 
 
 def unique(word: str) -> str:
@@ -69,11 +72,23 @@ def frozen(server: EmbeddedServer) -> Iterator[None]:
     """Stop the server's process without ending it: its sockets stay open."""
     assert server.pid is not None
     os.kill(server.pid, signal.SIGSTOP)
+    deadline = time.monotonic() + _STOP_S
+    while not _stopped(server.pid):  # the signal reaches one thread after another
+        assert time.monotonic() < deadline
+        os.sched_yield()
     try:
         yield
     finally:
         with suppress(ProcessLookupError):
             os.kill(server.pid, signal.SIGCONT)
+
+
+def _stopped(pid: int) -> bool:
+    states = [
+        task.read_text().rpartition(")")[2].split()[0]
+        for task in Path(f"/proc/{pid}/task").glob("*/stat")
+    ]
+    return set(states) == {"T"}
 
 
 @asynccontextmanager
