@@ -103,7 +103,7 @@ class LeaseBook:
 
     def canary_silent_s(self, now: float) -> float:
         """How long ago the last canary returned; 0 before the first was sent."""
-        since = self._returned_at or self._watching_from
+        since = self._watching_from if self._returned_at is None else self._returned_at
         return 0.0 if since is None else now - since
 
     def judge(self, lives: Lives, now: float, own_server: str = "") -> Verdict:
