@@ -1,0 +1,216 @@
+"""Leases: who is overdue, what the judge's own blindness forgives, what brakes do."""
+
+import pytest
+
+from projections import Guard, LeaseBook
+from tests.support.fleet_builder import (
+    NAMESPACE,
+    deregistered,
+    incarnation,
+    registered,
+    state_after,
+)
+
+TTL = 10.0
+
+
+def key(worker):
+    return (NAMESPACE, worker, incarnation(worker))
+
+
+def lives(count, **fields):
+    steps = [registered(f"w{n}", lease_ttl_s=TTL, **fields) for n in range(count)]
+    return state_after(*steps).lives
+
+
+class Watch:
+    """A judge and his clock: beats and canaries come each half second, or do not."""
+
+    def __init__(self, count=1, **guard):
+        self.lives = lives(count)
+        self.book = LeaseBook(Guard(**guard))
+        self.now = 0.0
+        self.servers = {}
+        self.server = ""
+        self.book.judge(self.lives, 0.0)
+
+    def run(self, s, beating=(), *, canary=True):
+        """Half seconds pass until ``s`` have; the last verdict."""
+        verdict = self.book.judge(self.lives, self.now, self.server)
+        for _ in range(int(s * 2)):
+            self.now += 0.5
+            for worker in beating:
+                self.book.beat(key(worker), self.now, self.servers.get(worker, ""))
+            if canary:
+                self.book.canary_sent(self.now)
+                self.book.canary_returned(self.now, self.now)
+            verdict = self.book.judge(self.lives, self.now, self.server)
+        return verdict
+
+
+def names(verdict):
+    return sorted(overdue.life.worker_id for overdue in verdict.expire)
+
+
+def test_a_life_that_beats_is_never_overdue():
+    watch = Watch(3)
+    assert names(watch.run(100, beating=["w0", "w1", "w2"])) == []
+
+
+def test_the_silent_one_is_overdue_after_its_lease_and_not_before():
+    watch = Watch(3)
+    watch.run(5, beating=["w0", "w1", "w2"])
+    assert names(watch.run(10, beating=["w1", "w2"])) == []
+    verdict = watch.run(0.5, beating=["w1", "w2"])
+    assert names(verdict) == ["w0"]
+    assert verdict.expire[0].silent_for_s == 10.5
+    assert not verdict.guard_engaged
+
+
+def test_a_life_that_never_beat_has_a_full_lease_from_the_first_look():
+    watch = Watch(1)
+    assert names(watch.run(10)) == []
+    assert names(watch.run(0.5)) == ["w0"]
+    later = Watch(0)
+    later.run(30)
+    later.lives = lives(1)
+    assert names(later.run(10)) == []
+    assert names(later.run(0.5)) == ["w0"]
+
+
+def test_without_a_canary_nobody_is_expired():
+    watch = Watch(1)
+    assert names(watch.run(100, canary=False)) == []
+
+
+def test_a_canary_sent_before_the_deadline_proves_nothing():
+    book, one = LeaseBook(Guard()), lives(1)
+    book.judge(one, 0.0)
+    book.canary_sent(9.9)
+    book.canary_returned(9.9, 10.2)
+    assert names(book.judge(one, 11.0)) == []
+    book.canary_returned(10.1, 11.1)
+    assert names(book.judge(one, 11.2)) == ["w0"]
+
+
+@pytest.mark.parametrize("blind_s", [1.5, 20.0])
+def test_blind_time_extends_every_lease(blind_s):
+    watch = Watch(2)
+    watch.run(5, beating=["w0", "w1"])
+    watch.run(blind_s - 0.5, canary=False)
+    watch.run(0.5)
+    assert watch.run(10, beating=["w1"]).expire == ()
+    assert watch.book.blind_s == blind_s
+    assert names(watch.run(0.5, beating=["w1"])) == ["w0"]
+
+
+def test_a_gap_of_a_second_is_not_blind():
+    watch = Watch(1)
+    watch.run(5, beating=["w0"])
+    watch.run(0.5, canary=False)
+    watch.run(0.5)
+    assert watch.book.blind_s == 0.0
+
+
+def test_starting_over_gives_every_life_a_full_lease():
+    watch = Watch(1)
+    watch.run(9)
+    watch.book.start_over(watch.now)
+    assert names(watch.run(10)) == []
+    assert names(watch.run(0.5)) == ["w0"]
+
+
+def test_the_canarys_silence_is_counted_from_its_last_return_or_first_sending():
+    book = LeaseBook(Guard())
+    assert book.canary_silent_s(100.0) == 0.0
+    book.canary_sent(0.0)
+    book.canary_sent(2.0)
+    assert book.canary_silent_s(3.0) == 3.0
+    book.canary_returned(0.0, 0.0)
+    assert book.canary_silent_s(4.0) == 4.0
+    book.canary_sent(5.0)
+    book.canary_returned(5.0, 5.5)
+    assert book.canary_silent_s(6.0) == 0.5
+
+
+def test_beats_of_ended_lives_are_forgotten():
+    book = LeaseBook(Guard())
+    book.beat(key("w0"), 1.0)
+    book.judge(state_after(registered("w0"), deregistered("w0")).lives, 1.0)
+    assert not book._pulses
+
+
+def test_a_mass_falling_silent_is_held_and_then_let_go():
+    watch = Watch(10, hold_s=30.0)
+    alive = ["w8", "w9"]
+    watch.run(5, beating=[f"w{n}" for n in range(10)])
+    verdict = watch.run(10.5, beating=alive)
+    assert (names(verdict), verdict.held, verdict.guard_engaged) == ([], 8, True)
+    assert names(watch.run(29.5, beating=alive)) == []
+    verdict = watch.run(0.5, beating=alive)
+    assert names(verdict) == [f"w{n}" for n in range(8)]
+    assert (verdict.held, verdict.guard_engaged) == (0, False)
+
+
+def test_a_mass_that_comes_back_is_not_expired():
+    watch = Watch(10)
+    everyone = [f"w{n}" for n in range(10)]
+    watch.run(5, beating=everyone)
+    assert watch.run(15).guard_engaged
+    verdict = watch.run(0.5, beating=everyone)
+    assert (verdict.held, verdict.guard_engaged) == (0, False)
+    assert watch.run(15).held == 10
+
+
+@pytest.mark.parametrize(("count", "silent"), [(10, 5), (4, 4), (10, 4)])
+def test_few_silent_lives_are_no_mass(count, silent):
+    watch = Watch(count)
+    everyone = [f"w{n}" for n in range(count)]
+    watch.run(5, beating=everyone)
+    verdict = watch.run(10.5, beating=everyone[silent:])
+    assert names(verdict) == everyone[:silent]
+    assert not verdict.guard_engaged
+
+
+def test_a_mass_that_thins_out_is_a_mass_no_longer():
+    watch = Watch(10)
+    everyone = [f"w{n}" for n in range(10)]
+    watch.run(5, beating=everyone)
+    assert watch.run(10.5, beating=everyone[6:]).held == 6
+    verdict = watch.run(0.5, beating=everyone[3:])
+    assert names(verdict) == ["w0", "w1", "w2"]
+
+
+def of_servers(own_server):
+    """Six workers, of which w0 and w1 beat through server b and fall silent."""
+    watch = Watch(6)
+    watch.server = own_server
+    everyone = [f"w{n}" for n in range(6)]
+    watch.servers = {w: "b" if w in {"w0", "w1"} else "a" for w in everyone}
+    watch.run(5, beating=everyone)
+    return watch, everyone[2:]
+
+
+def test_those_of_one_server_that_fall_silent_together_are_held_for_a_while():
+    watch, others = of_servers("a")
+    verdict = watch.run(10.5, beating=others)
+    assert (names(verdict), verdict.held, verdict.guard_engaged) == ([], 2, True)
+    assert names(watch.run(29.5, beating=others)) == []
+    assert names(watch.run(0.5, beating=others)) == ["w0", "w1"]
+
+
+def test_on_the_judges_own_server_they_are_not_held():
+    watch, others = of_servers("b")
+    assert names(watch.run(10.5, beating=others)) == ["w0", "w1"]
+
+
+def test_one_of_several_on_a_server_is_not_held():
+    watch, others = of_servers("a")
+    assert names(watch.run(10.5, beating=[*others, "w1"])) == ["w0"]
+
+
+def test_the_only_one_on_a_server_is_not_held():
+    watch, others = of_servers("a")
+    watch.servers["w1"] = "c"
+    watch.run(0.5, beating=["w1"])
+    assert names(watch.run(10.5, beating=[*others, "w1"])) == ["w0"]
