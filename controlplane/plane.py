@@ -1,0 +1,340 @@
+"""`connect`: one process's way into a cell, and everything that starts from there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from prometheus_client import CollectorRegistry
+
+from events import Cell, Namespace, Revision, check_cell
+from projections import PlaneState
+
+from . import topology
+from .broker.jetstream import JetStreamBroker
+from .clock import SystemClock
+from .errors import SettingsError
+from .eventlog import EventLog
+from .http import HttpServer
+from .presence import RouterSeen, WaitResult, judge_wait, routers
+from .projector.service import ProjectorService
+from .replay import replay_log
+from .router.client import RouterView
+from .runtime import Lifetime
+from .server import EmbeddedServer
+from .settings import Settings
+from .telemetry import RouterMetrics, WorkerMetrics
+from .topology import Names
+from .viewfeed import ViewFeed
+from .worker import BeatThread, WorkerHandle, WorkerSpec
+
+DEFAULT_URL = "nats://127.0.0.1:4222"
+DEFAULT_HTTP = ("127.0.0.1", 9780)
+WAIT_PAUSE_S = 0.05
+
+
+class PlaneLog(EventLog):
+    """The log of a plane: read, follow, append, replay."""
+
+    async def replay(self, until: Revision | datetime | None = None) -> PlaneState:
+        """The state after every record up to ``until``; see `replay_log`."""
+        return await replay_log(self, until)
+
+
+class Plane(Lifetime):
+    """A connection to a cell. Starting returns at once and connects for ever.
+
+    Calls that need the broker raise `LogUnavailableError` after
+    ``settings.connect_timeout_s``.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        *,
+        cell: Cell,
+        name: str,
+        settings: Settings,
+        creds: str | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Prepare; nothing is sent yet."""
+        super().__init__()
+        self.cell, self.name, self.settings = check_cell(cell), name, settings
+        self.names = Names(cell)
+        self.registry = CollectorRegistry()
+        self._servers, self._creds, self._tls = tuple(servers), creds, tls
+        self._clock = SystemClock()
+        self.broker = self._connection(name)
+        self.log = PlaneLog(self.broker, cell, settings)
+        self.feed = ViewFeed(self.broker, cell)
+        self._worker_metrics = WorkerMetrics(self.registry)
+        self._beats = BeatThread(
+            lambda: self._connection(f"{name} beats"), settings, self._worker_metrics
+        )
+        self._router_metrics: RouterMetrics | None = None
+
+    @property
+    def url(self) -> str:
+        """The broker's URLs as asked for, without credentials."""
+        return self.broker.url
+
+    def _connection(self, name: str) -> JetStreamBroker:
+        return JetStreamBroker(
+            self._servers,
+            name=name,
+            connect_timeout_s=self.settings.connect_timeout_s,
+            creds=self._creds,
+            tls=self._tls,
+        )
+
+    async def _run(self, tasks: asyncio.TaskGroup) -> None:
+        del tasks
+        await self.broker.start()
+        self._ready.set()
+        await asyncio.Event().wait()
+
+    async def _close(self) -> None:
+        await self._beats.stop()
+        await self.broker.stop()
+
+    async def connected(self) -> None:
+        """Wait for the broker.
+
+        Raises `LogUnavailableError` in time, `SettingsError` for one that will not do.
+        """
+        await self.broker.wait_connected(self.settings.connect_timeout_s)
+
+    async def init(self, replicas: int = 1) -> bool:
+        """Create the cell, or do nothing if it is as it should be.
+
+        Returns whether anything was created. Raises `TopologyDriftError` naming each
+        difference.
+        """
+        await self.connected()
+        return await topology.init(
+            self.broker, self.cell, self.settings, replicas=replicas
+        )
+
+    def worker(
+        self, spec: WorkerSpec, ports: Mapping[str, int] | None = None
+    ) -> WorkerHandle:
+        """A worker, registered and beating between its start and stop."""
+        return WorkerHandle(
+            spec,
+            log=self.log,
+            broker=self.broker,
+            beats=self._beats,
+            settings=self.settings,
+            clock=self._clock,
+            by=self.name,
+            environ=os.environ,
+            ports=ports,
+            metrics=self._worker_metrics,
+        )
+
+    def view(
+        self,
+        namespaces: Callable[[Namespace], bool] | None = None,
+        checkpoint: str | Path | None = None,
+        name: str | None = None,
+        max_stale_s: float | None = None,
+    ) -> RouterView:
+        """A router's view; ``name`` identifies the router to others.
+
+        ``namespaces`` is a lens, as a `NamespaceFilter`; None shows all.
+        """
+        if self._router_metrics is None:
+            self._router_metrics = RouterMetrics(self.registry)
+        return RouterView(
+            broker=self.broker,
+            log=self.log,
+            feed=self.feed,
+            settings=self.settings,
+            clock=self._clock,
+            name=name or f"router-{secrets.token_hex(4)}",
+            visible=namespaces,
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+            max_stale_s=max_stale_s,
+            metrics=self._router_metrics,
+        )
+
+    async def routers(self) -> tuple[RouterSeen, ...]:
+        """Every router that is there, or went lately without goodbye, by name."""
+        return await routers(self.broker, self.names, self.settings)
+
+    async def epoch(self) -> str | None:
+        """The current epoch of the view; None: there is none yet."""
+        state = await self.feed.state()
+        if state.messages:
+            entry = await self.feed.at(state.last_sequence)
+            if entry is not None and entry.message is not None:
+                return str(entry.message.epoch)
+        pointer = await self.feed.snapshot_pointer()
+        return None if pointer is None else str(pointer.position.epoch)
+
+    async def wait(
+        self,
+        revision: Revision,
+        routers: Literal["all"] | int = "all",
+        timeout_s: float = 30.0,
+    ) -> WaitResult:
+        """Wait until routers have ``revision``, in the current epoch.
+
+        Returns what came of it within ``timeout_s``; without a live router it is not
+        reached.
+        """
+        if routers != "all" and (not isinstance(routers, int) or routers < 1):
+            rule = "'all', or a count of at least 1"
+            raise SettingsError(field="routers", value=routers, rule=rule)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        wanted = None if routers == "all" else routers
+        while True:
+            seen = await self.routers()
+            result = judge_wait(seen, await self.epoch(), revision, wanted)
+            if result.reached or loop.time() >= deadline:
+                return result
+            await asyncio.sleep(min(WAIT_PAUSE_S, max(0.0, deadline - loop.time())))
+
+
+def connect(
+    url: str | Sequence[str] | None = None,
+    *,
+    cell: str | None = None,
+    creds: str | None = None,
+    tls: ssl.SSLContext | None = None,
+    name: str | None = None,
+    settings: Settings | None = None,
+) -> Plane:
+    """A plane at ``url`` (else ``NATS_URL``, else this machine), not started yet.
+
+    ``cell``: else ``CP_CELL``, else ``default``. ``creds``: a file of NATS
+    credentials, else ``NATS_CREDS``. ``name``: who appends, as the log shows it.
+    Raises `InvalidIdentityError` for what is no cell's name.
+    """
+    asked = url or os.environ.get("NATS_URL") or DEFAULT_URL
+    servers = [asked] if isinstance(asked, str) else list(asked)
+    return Plane(
+        [part.strip() for text in servers for part in text.split(",") if part.strip()],
+        cell=check_cell(cell or os.environ.get("CP_CELL") or "default"),
+        name=name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}",
+        settings=settings or Settings(),
+        creds=creds or os.environ.get("NATS_CREDS"),
+        tls=tls,
+    )
+
+
+class Projector(Lifetime):
+    """A projection service of a plane's cell, with its pages over HTTP.
+
+    ``http``: ``host:port``; None: 127.0.0.1:9780, or any free port if that is busy;
+    False: no pages. Starting raises `LogUnavailableError` without a broker.
+    """
+
+    def __init__(
+        self,
+        plane: Plane,
+        http: str | Literal[False] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Prepare; nothing runs yet."""
+        super().__init__()
+        self._plane = plane
+        self.name = name or f"projector-{secrets.token_hex(4)}"
+        self.service = ProjectorService(
+            broker=plane.broker,
+            log=plane.log,
+            feed=plane.feed,
+            settings=plane.settings,
+            clock=plane._clock,  # noqa: SLF001 - one room
+            name=self.name,
+        )
+        self._http = None if http is False else self._server(http)
+
+    def _server(self, http: str | None) -> HttpServer:
+        routes = self.service.routes()
+        if http is None:
+            host, port = DEFAULT_HTTP
+            return HttpServer(host, port, routes, fallback_any_port=True)
+        host, port = parse_listen(http)
+        return HttpServer(host, port, routes)
+
+    @property
+    def http_url(self) -> str | None:
+        """Where its pages are."""
+        return None if self._http is None else self._http.url
+
+    async def _run(self, tasks: asyncio.TaskGroup) -> None:
+        del tasks
+        if self._http is not None:
+            await self._http.start()
+        await self.service.start()
+        self._ready.set()
+        await self.service.join()
+
+    async def _close(self) -> None:
+        await self.service.stop()
+        if self._http is not None:
+            await self._http.stop()
+
+    async def run(self) -> None:
+        """Wait until it ends; by itself only with an error, which is raised."""
+        await self.join()
+
+
+class LocalPlane(Plane):
+    """A plane with an embedded nats-server and a projector of its own."""
+
+    def __init__(self, store_dir: str | Path | None = None) -> None:
+        """Prepare; ``store_dir`` keeps the log, without one it is temporary."""
+        self.server = EmbeddedServer(store_dir)
+        self.projector: Projector | None = None
+
+    async def start(self) -> LocalPlane:
+        """Start server, cell and projector."""
+        await self.server.start()
+        try:
+            super().__init__(
+                [self.server.url],
+                cell="default",
+                name=f"local-{os.getpid()}",
+                settings=Settings(),
+            )
+            await super().start()
+            await self.init()
+            self.projector = await Projector(self, http=False).start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def stop(self) -> None:
+        """Stop projector, connection and server. Idempotent."""
+        projector, self.projector = self.projector, None
+        if projector is not None:
+            await projector.stop()
+        if hasattr(self, "broker"):
+            await super().stop()
+        await self.server.stop()
+
+
+def local(store_dir: str | Path | None = None) -> LocalPlane:
+    """A whole control plane in one object, for a laptop or a test; not started yet."""
+    return LocalPlane(store_dir)
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Host and port of ``host:port``. Raises `SettingsError`."""
+    host, separator, digits = text.rpartition(":")
+    if not separator or not digits.isdecimal() or not host:
+        rule = "host:port, as 127.0.0.1:9780"
+        raise SettingsError(field="http", value=text, rule=rule)
+    return host.strip("[]"), int(digits)
