@@ -49,20 +49,23 @@ class Touched:
         for change in changes:
             match change:
                 case WorkerPut(worker):
-                    self.workers.add(worker.key)
+                    self._note(worker.key, before)
                     self.models.add(worker.model)
                 case WorkerGone(namespace, worker_id):
-                    key = (namespace, worker_id)
-                    self.workers.add(key)
-                    old = before.state.workers.get(key)
-                    if old is not None:
-                        self.models.add(old.model)
+                    self._note((namespace, worker_id), before)
                 case SetPut(set_key) | SetGone(set_key):
                     self.models.add(set_key.model)
                 case SettingPut() | SettingGone():
                     self.everything = True
                 case _:
                     continue
+
+    def _note(self, key: WorkerKey, before: Fleet) -> None:
+        """A worker, and the model that it may have left: others may miss its role."""
+        self.workers.add(key)
+        old = before.state.workers.get(key)
+        if old is not None:
+            self.models.add(old.model)
 
 
 def worker_changes(before: Fleet, after: Fleet, touched: Touched) -> list[Change]:
