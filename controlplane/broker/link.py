@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import msgspec
 import structlog
-from nats.aio.client import Client
+from nats.aio.client import PING_PROTO, Client
 from nats.errors import MaxPayloadError
 
 from controlplane.broker.translate import denied, denied_subject
@@ -160,13 +160,16 @@ class Link(Client):
     async def round_trip(self, timeout_s: float) -> None:
         """Return when the server has seen everything sent before, else raise.
 
-        nats-py's ``flush`` would kill its own reader when a caller gives up on it:
-        the late pong finds a cancelled future. This one leaves the future alone.
+        nats-py's ``flush`` would not do. Its ping overtakes what waits to be written,
+        and a caller that gives up on it kills the reader: the late pong finds a
+        cancelled future. Here the ping queues up, and the future is left alone.
         """
         pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if self.lost.is_set():
             raise LinkLostError
-        await self._send_ping(pong)
+        self._pongs.append(pong)
+        await self._send_command(PING_PROTO)
+        await self._flush_pending()
         await asyncio.wait({pong}, timeout=timeout_s)
         if not pong.done():
             raise TimeoutError

@@ -170,6 +170,15 @@ async def test_core_messages_arrive_in_order(bench: Bench):
     assert payloads(await receive(others, 1)) == [b"deep"]
 
 
+async def test_a_subscription_is_in_force_when_it_returns(bench: Bench):
+    sender, reader = await bench.broker(), await bench.broker()
+    name = spec_of().name
+    for n in range(200):
+        subscription = await reader.subscribe(f"{name}.{n}")
+        await sender.publish(f"{name}.{n}", b"")
+        await receive(subscription, 1)
+
+
 async def test_closing_a_subscription_ends_its_iteration(bench: Bench):
     broker = await bench.broker()
     subscription = await broker.subscribe("anything.here")
