@@ -18,6 +18,10 @@ from .record import AnyEvent, Record, Undecodable, UnknownEvent
 from .subject import subject_of
 from .upcast import Upcaster, UpcasterChain
 
+EVENT_BYTES_MAX: Final = 262_144
+"""What an event may take. A delta repeats it with more around it, and has to fit into
+a broker's message (1 MiB) too: one giant would stop the view for good."""
+
 UPCASTERS: Final[tuple[Upcaster, ...]] = ()
 """Steps from tags of the past; none yet: every event is in its first version."""
 
@@ -36,12 +40,22 @@ _JSON: Final = msgspec.json.Decoder()
 
 
 def encode(event: AnyEvent) -> bytes:
-    """The event as JSON; equal events are equal bytes."""
-    return _ENCODER.encode(event)
+    """The event as JSON; equal events are equal bytes.
+
+    Raises `InvalidIdentityError` for an event that nobody would read: it is too large.
+    """
+    payload = _ENCODER.encode(event)
+    if len(payload) > EVENT_BYTES_MAX:
+        rule = f"at most {EVENT_BYTES_MAX} bytes as JSON"
+        raise InvalidIdentityError(field="event", value=_size(payload), rule=rule)
+    return payload
 
 
 def decode(subject: str, payload: bytes) -> AnyEvent | UnknownEvent | Undecodable:
     """What ``payload`` on the relative ``subject`` says. Never raises."""
+    if len(payload) > EVENT_BYTES_MAX:
+        reason = f"{_size(payload)}, more than {EVENT_BYTES_MAX}"
+        return Undecodable(reason=reason, payload=payload)
     try:
         event = _EVENT.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -68,6 +82,10 @@ def decode_record(
 ) -> Record:
     """The record that a stored message is. Never raises."""
     return Record(revision, recorded_at, subject, decode(subject, payload))
+
+
+def _size(payload: bytes) -> str:
+    return f"{len(payload)} bytes"
 
 
 def _placed(

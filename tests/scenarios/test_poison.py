@@ -66,7 +66,12 @@ POISON = {
         "undecodable",
         "missing required field",
     ),
-    "900 kB": (WORKER, b'{"type":"' + b"x" * 900_000, "undecodable", "not JSON"),
+    "900 kB": (
+        WORKER,
+        changed(labels={"x": "y" * 900_000}),
+        "undecodable",
+        "more than 262144",
+    ),
     "number": (
         WORKER,
         changed(capacity={"total_kv_blocks": 10**40}),

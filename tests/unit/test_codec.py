@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from events import (
+    InvalidIdentityError,
     Record,
     Undecodable,
     UndecodableRecordError,
@@ -94,6 +95,21 @@ def test_a_number_that_no_state_could_carry_is_undecodable(number):
     event = decode(SUBJECT, payload(capacity={"total_kv_blocks": number}))
     assert isinstance(event, Undecodable)
     assert "total_kv_blocks" in event.reason
+
+
+def test_an_event_that_no_delta_could_carry_is_undecodable_and_is_not_written():
+    (fits,) = given(registered("w1", labels={"x": "y" * 250_000}))
+    assert isinstance(fits.event, WorkerRegistered)
+    stored = payload(labels={"x": "y" * 900_000})
+    event = decode(SUBJECT, stored)
+    assert isinstance(event, Undecodable)
+    assert event.reason == f"{len(stored)} bytes, more than 262144"
+    giant = msgspec.structs.replace(fits.event, labels={"x": "y" * 262_144})
+    with pytest.raises(InvalidIdentityError) as caught:
+        encode(giant)
+    assert caught.value.field == "event"
+    assert caught.value.rule == "at most 262144 bytes as JSON"
+    assert len(str(caught.value)) < 200
 
 
 def test_a_payload_of_another_identity_is_undecodable_and_keeps_its_event_id():
