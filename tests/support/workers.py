@@ -1,16 +1,18 @@
-"""A cell on a real server, with workers in it. Everything is closed at the end."""
+"""A cell with workers in it. Everything is closed at the end."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from controlplane.beats import NoticeKind, WireNotice, encode_signal
+from controlplane.broker import Broker
 from controlplane.broker.jetstream import JetStreamBroker
+from controlplane.broker.memory import MemoryBroker, MemoryServer
 from controlplane.clock import SystemClock
 from controlplane.eventlog import EventLog
 from controlplane.identifiers import new_uuid7
 from controlplane.settings import Settings
-from controlplane.topology import init
+from controlplane.topology import init, streams
 from controlplane.worker import BeatThread, WorkerHandle, WorkerSpec
 from events import AnyEvent, Record, WorkerExpired, worker_subject
 from tests.support.servers import unique
@@ -27,18 +29,26 @@ def spec(**fields: Any) -> WorkerSpec:
 class WorkerCell:
     """A cell of one's own: its log, and handles of workers in it."""
 
-    def __init__(self, broker: JetStreamBroker, settings: Settings) -> None:
+    def __init__(self, broker: Broker, settings: Settings) -> None:
         self.broker, self.settings = broker, settings
         self.cell = unique("w")
         self.log = EventLog(broker, self.cell, settings)
         self.names = self.log.names
         self.beats = BeatThread(self._beat_broker, settings)
 
-    def _beat_broker(self) -> JetStreamBroker:
-        return JetStreamBroker(self.broker.url, name=unique("beats"))
+    def _beat_broker(self) -> Broker:
+        if isinstance(self.broker, JetStreamBroker):
+            return JetStreamBroker(self.broker.url, name=unique("beats"))
+        return MemoryBroker(MemoryServer())  # it is not for two threads: beat elsewhere
 
     async def create(self) -> None:
         await init(self.broker, self.cell, self.settings)
+
+    async def delete(self) -> None:
+        """Give back the room that its streams reserve, if the server is there."""
+        if self.broker.connected:
+            for stream in streams(self.names, self.settings, 1):
+                await self.broker.delete_stream(stream.name)
 
     def worker(self, **fields: Any) -> WorkerHandle:
         """A handle of a worker in namespace ``prod``; not started."""
@@ -100,15 +110,14 @@ class WorkerCell:
 
 @asynccontextmanager
 async def worker_cell(
-    broker: JetStreamBroker, **settings: Any
+    broker: Broker, *, create: bool = True, **settings: Any
 ) -> AsyncIterator[WorkerCell]:
-    """Create a cell through ``broker``; end its beats afterwards."""
+    """Create a cell through ``broker``; end its beats and delete it afterwards."""
     made = WorkerCell(broker, Settings(**settings))
-    await made.create()
+    if create:
+        await made.create()
     try:
         yield made
     finally:
         await made.beats.stop()
-
-
-CellFactory = Callable[..., Any]
+        await made.delete()
