@@ -5,7 +5,16 @@ between. There is one worker, at the new address, registered since when it was; 
 get one change, and it is a change of that worker only.
 """
 
-from projections import FoldState, WorkerPut, diff, fold_all, step
+from projections import (
+    Fleet,
+    FoldState,
+    Touched,
+    WorkerPut,
+    diff,
+    fold_all,
+    step,
+    worker_changes,
+)
 from tests.support.fleet_builder import (
     MODEL,
     NAMESPACE,
@@ -31,6 +40,18 @@ def test_a_router_hears_of_one_change_and_sees_one_worker():
     assert change.worker.registered_at == old.registered_at
     assert len(folded.state.fleet_state.workers) == 2
     assert diff(before.fleet_state, folded.state.fleet_state) == (change,)
+
+
+def test_followers_are_told_once_and_it_is_a_change():
+    before = fold_all(FoldState(), STORY[:2])
+    folded = step(before, STORY[2])
+    one, two = (Fleet(state.fleet_state) for state in (before, folded.state))
+    touched = Touched()
+    touched.add(folded.changes, one)
+    (change,) = worker_changes(one, two, touched)
+    assert change.kind == "changed"
+    assert change.before.address == "http://a"
+    assert change.worker.address == "http://b"
 
 
 def test_it_keeps_its_place_in_its_set():
