@@ -145,15 +145,23 @@ class EventLog:
         return Appended(stored.sequence)
 
     async def _own(self, pending: Sequence[Pending]) -> Revision | None:
-        """Where one's own events stand, if a refusal means "stored already"."""
-        for item in reversed(pending):
+        """Where one's own events stand, if a refusal means "stored already".
+
+        An event of a batch that stands by itself is no proof: events of one batch
+        stand beside each other.
+        """
+        for index, item in enumerate(pending):
             last = await self.last(subject_of(item.event))
-            if last is not None and last.event.event_id == item.event.event_id:
-                return last.revision
+            if last is None or last.event.event_id != item.event.event_id:
+                continue
+            first = last.revision - index
+            others = enumerate(pending, start=first)
+            if all([await self._is_own(revision, other) for revision, other in others]):
+                return first + len(pending) - 1
         return None
 
     async def _is_own(self, revision: Revision, item: Pending) -> bool:
-        record = await self.at(revision)
+        record = await self.at(revision) if revision > 0 else None
         return record is not None and record.event.event_id == item.event.event_id
 
     async def _check_reserve(self, pending: Sequence[Pending]) -> None:

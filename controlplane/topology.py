@@ -153,6 +153,7 @@ def streams(names: Names, settings: Settings, replicas: int) -> tuple[StreamSpec
         max_bytes=settings.view_max_bytes,
         allow_atomic=True,
         republish=(names.view, names.live),
+        duplicate_window_s=min(120.0, settings.view_max_age_s),
         replicas=replicas,
     )
     snapshot = StreamSpec(
