@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import structlog
 
@@ -107,6 +107,7 @@ class WorkerHandle(Lifetime, Speaking):
         self._job: Job | None = None
         self._news: Final = asyncio.Event()
         self._beating = False
+        self._announced: tuple[Incarnation, str, Revision] | None = None
         self._error: ControlPlaneError | None = None
         self._failed: Final = asyncio.Event()
         self._answers: Final = Answers()
@@ -158,6 +159,16 @@ class WorkerHandle(Lifetime, Speaking):
         return self._error
 
     # ---- lifetime --------------------------------------------------------------
+    async def start(self) -> Self:
+        """Enter: register and begin to beat."""
+        if self._runner is None:
+            self._core = WorkerCore(self._spec, new_uuid7())
+            self._job, self._error = None, None
+            self._failed.clear()
+            self.drain_requested.clear()
+            self._notices.open()
+        return await super().start()
+
     async def stop(self) -> None:
         """Leave: deregister, fall silent, tidy up. Within 5 s, cancelled or not."""
         await _through_cancellation(self._leave())
@@ -184,11 +195,6 @@ class WorkerHandle(Lifetime, Speaking):
         self._notices.close()
 
     async def _run(self, tasks: asyncio.TaskGroup) -> None:
-        self._core = WorkerCore(self._spec, new_uuid7())
-        self._job, self._error = None, None
-        self._failed.clear()
-        self.drain_requested.clear()
-        self._notices.open()
         subject = self._names.notice(self.namespace, self.worker_id)
         subscription = await self._broker.subscribe(subject)
         try:
@@ -268,8 +274,9 @@ class WorkerHandle(Lifetime, Speaking):
             subject = self._names.beat(self.namespace, self.worker_id)
             self._beats.keep(self._key, subject, beat, self._spec.lease_ttl_s)
             self._beating = True
-        if not self._ready.is_set():
-            _log.info("worker registered", revision=life.revision, **self._who)
+        if self._announced != (life.incarnation, life.log_id, self.revision):
+            self._announced = (life.incarnation, life.log_id, self.revision)
+            _log.info("worker registered", revision=self.revision, **self._who)
             self._ready.set()
 
     def _silence(self) -> None:
@@ -293,11 +300,14 @@ class WorkerHandle(Lifetime, Speaking):
         self._job, self._error = None, error
         self._news.set()
         self._notices.close()
+        if error is not None:
+            self._failed.set()
+        if not self._ready.is_set():
+            return  # whoever is entering is told
         if error is None:
             _log.info("worker left", **self._who)
-            return
-        _log.error("worker lost", reason=str(error), **self._who)
-        self._failed.set()
+        else:
+            _log.error("worker lost", reason=str(error), **self._who)
 
     # ---- commands --------------------------------------------------------------
     async def _command(self, given: Command) -> Revision:

@@ -177,11 +177,11 @@ async def test_a_farewell_is_finished_however_often_it_is_cancelled(cell):
 
 
 async def test_an_entrance_that_is_cancelled_leaves_nothing_registered(cell):
-    for steps in range(1, 12):
-        worker = cell.worker(worker_id=f"w{steps}")
+    for turns in range(40):
+        worker = cell.worker(worker_id=f"w{turns}")
         task = asyncio.create_task(worker.start())
-        for _ in range(steps):
-            await asyncio.wait({task}, timeout=0.0005)
+        for _ in range(turns):
+            await asyncio.wait({task}, timeout=0 if turns < 20 else 0.0002)
         task.cancel()
         await asyncio.wait({task})
         await worker.stop()
