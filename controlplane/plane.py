@@ -146,10 +146,13 @@ class Plane(Lifetime):
         checkpoint: str | Path | None = None,
         name: str | None = None,
         max_stale_s: float | None = None,
+        *,
+        announce: bool = True,
     ) -> RouterView:
         """A router's view; ``name`` identifies the router to others.
 
-        ``namespaces`` is a lens, as a `NamespaceFilter`; None shows all.
+        ``namespaces`` is a lens, as a `NamespaceFilter`; None shows all. Without
+        ``announce`` it is no router in the eyes of `routers` and `wait`.
         """
         if self._router_metrics is None:
             self._router_metrics = RouterMetrics(self.registry)
@@ -164,6 +167,7 @@ class Plane(Lifetime):
             checkpoint=None if checkpoint is None else Path(checkpoint),
             max_stale_s=max_stale_s,
             metrics=self._router_metrics,
+            announce=announce,
         )
 
     async def routers(self) -> tuple[RouterSeen, ...]:

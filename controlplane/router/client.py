@@ -65,10 +65,14 @@ class RouterView(Lifetime):
         checkpoint: Path | None = None,
         max_stale_s: float | None = None,
         metrics: RouterMetrics | None = None,
+        announce: bool = True,
     ) -> None:
-        """Follow the view as router ``name``; show the ``visible`` namespaces."""
+        """Follow the view as router ``name``; show the ``visible`` namespaces.
+
+        Without ``announce`` no other knows of it: nobody waits for a passer-by.
+        """
         super().__init__()
-        self.name = name
+        self.name, self._announce = name, announce
         self.tally = PickTally() if metrics is None else metrics.tally
         self._metrics = metrics
         self._broker, self._log, self._feed = broker, log, feed
@@ -228,7 +232,8 @@ class RouterView(Lifetime):
             tasks.create_task(self._follow_heads(heads))
             tasks.create_task(self._catch_up_when_wanted())
             tasks.create_task(self._tick())
-            tasks.create_task(self._say_presence())
+            if self._announce:
+                tasks.create_task(self._say_presence())
             if self._checkpoint is not None:
                 tasks.create_task(self._save_checkpoints(self._checkpoint))
             self._ready.set()
@@ -372,6 +377,8 @@ class RouterView(Lifetime):
     async def _close(self) -> None:
         if self._checkpoint is not None and self.source == "live":
             await self._save_checkpoint(self._checkpoint)
+        if not self._announce:
+            return
         try:
             async with asyncio.timeout(GOODBYE_S_MAX):
                 await say_goodbye(self._broker, self._feed.names, self.name)
