@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import structlog
 
@@ -23,6 +24,9 @@ from .errors import SettingsError
 Response: TypeAlias = tuple[int, str, bytes]
 """Status, content type, body."""
 Handler: TypeAlias = Callable[[], Awaitable[Response]]
+Query: TypeAlias = Mapping[str, str]
+"""What stands behind the question mark; of a repeated name, the last."""
+QueryHandler: TypeAlias = Callable[[Query], Awaitable[Response]]
 
 TEXT: Final = "text/plain; charset=utf-8"
 METHODS: Final = ("GET", "HEAD")
@@ -42,6 +46,7 @@ _log = structlog.get_logger()
 class _Request(NamedTuple):
     method: str
     path: str
+    query: Query
 
 
 class _RefusedError(Exception):
@@ -55,6 +60,8 @@ class _RefusedError(Exception):
 class HttpServer:
     """Serves ``routes``, a path each, on one port until it is stopped.
 
+    A path of ``queries`` is given what stands behind the question mark.
+
     A busy port is a `SettingsError`, unless ``fallback_any_port`` allows another: then
     any free one is taken, and ``url`` and the log say which. Port 0 means any.
     """
@@ -65,9 +72,11 @@ class HttpServer:
         port: int,
         routes: Mapping[str, Handler],
         fallback_any_port: bool = False,  # noqa: FBT001, FBT002 - reads well by name
+        queries: Mapping[str, QueryHandler] | None = None,
     ) -> None:
         """Listen nowhere yet."""
         self._host, self._port, self._routes = host, port, dict(routes)
+        self._queries = dict(queries or {})
         self._fallback = fallback_any_port
         self._server: asyncio.Server | None = None
         self._answering: set[asyncio.Task[None]] = set()
@@ -184,7 +193,7 @@ class HttpServer:
             return request, _plain(refused.status)
 
     async def _answer(self, request: _Request) -> Response:
-        handler = self._routes.get(request.path)
+        handler = self._handler(request)
         if handler is None:
             raise _RefusedError(HTTPStatus.NOT_FOUND)
         if request.method not in METHODS:
@@ -200,6 +209,12 @@ class HttpServer:
             _log.exception("http handler failed", path=request.path)
             raise _RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR) from error
 
+    def _handler(self, request: _Request) -> Handler | None:
+        queried = self._queries.get(request.path)
+        if queried is not None:
+            return functools.partial(queried, request.query)
+        return self._routes.get(request.path)
+
 
 async def _read(reader: asyncio.StreamReader) -> _Request:
     try:
@@ -213,7 +228,7 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
         raise _RefusedError(HTTPStatus.BAD_REQUEST) from error
     match head.split(b"\r\n", 1)[0].decode("latin-1").split(" "):
         case [method, target, "HTTP/1.1" | "HTTP/1.0"] if method and target:
-            return _Request(method, _path(target))
+            return _Request(method, *_path_and_query(target))
         case _:
             raise _RefusedError(HTTPStatus.BAD_REQUEST)
 
@@ -227,9 +242,10 @@ async def _linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
                 return
 
 
-def _path(target: str) -> str:
+def _path_and_query(target: str) -> tuple[str, Query]:
     try:
-        return urlsplit(target).path or "/"
+        split = urlsplit(target)
+        return split.path or "/", dict(parse_qsl(split.query))
     except ValueError as error:
         raise _RefusedError(HTTPStatus.BAD_REQUEST) from error
 

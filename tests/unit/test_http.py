@@ -82,6 +82,18 @@ async def test_the_query_does_not_choose_the_page():
         assert (await talk(server, get("/?verbose=1")))[0] == 200
 
 
+async def test_a_page_that_asks_for_it_is_given_the_query():
+    async def pick(query) -> Response:
+        return 200, TEXT, query["model"].encode()
+
+    async with HttpServer("127.0.0.1", 0, ROUTES, queries={"/pick": pick}) as server:
+        answers = [
+            await talk(server, get(path))
+            for path in ("/pick?model=a%2Fb+c&x=1", "/pick?model=m&model=n", "/?x")
+        ]
+    assert [body for _, _, body in answers] == [b"a/b c", b"n", b"hello\n"]
+
+
 async def test_a_handler_chooses_its_status():
     async with serving() as server:
         status, _, body = await talk(server, get("/readyz"))
