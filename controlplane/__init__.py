@@ -56,6 +56,7 @@ from .errors import (
     LogFullError,
     LogUnavailableError,
     SettingsError,
+    StreamMissingError,
     TopologyDriftError,
 )
 from .eventlog import Appended, LogState
@@ -109,6 +110,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "SnapshotUnusableError",
+    "StreamMissingError",
     "Status",
     "TopologyDriftError",
     "TrafficWeightSet",

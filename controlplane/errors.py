@@ -28,6 +28,18 @@ class LogUnavailableError(ControlPlaneError):
         )
 
 
+class StreamMissingError(LogUnavailableError):
+    """The broker answers, but the cell is not there. Create it, or name another."""
+
+    def __init__(self, *, url: str, doing: str, reason: str) -> None:
+        """Say what was tried (``doing``) at which ``url`` and the broker's words."""
+        super().__init__(url=url, doing=doing, reason=reason)
+        self.args = (
+            f"the cell does not exist at {url} ({reason} while {doing}); "
+            "create it with: controlplane init",
+        )
+
+
 class LogFullError(ControlPlaneError):
     """The stream refused an event because it is full. Raise its limit, then retry."""
 

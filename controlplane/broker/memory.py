@@ -30,6 +30,7 @@ from controlplane.errors import (
     HistoryForkedError,
     LogUnavailableError,
     SettingsError,
+    StreamMissingError,
 )
 
 __all__ = ["MemoryBroker", "MemoryServer"]
@@ -253,7 +254,9 @@ class MemoryBroker:
         await self._require(doing)
         stream = self._server.streams.get(name)
         if stream is None:
-            raise self._unavailable(doing, "stream not found")
+            raise StreamMissingError(
+                url=self.url, doing=doing, reason="stream not found"
+            )
         return stream
 
     # ---- reading ---------------------------------------------------------------

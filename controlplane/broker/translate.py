@@ -17,6 +17,7 @@ from controlplane.errors import (
     LogFullError,
     LogUnavailableError,
     SettingsError,
+    StreamMissingError,
 )
 from events.errors import ControlPlaneError
 
@@ -147,6 +148,8 @@ def _expected(messages: Sequence[Outgoing]) -> int | None:
 def api_error(error: ApiError, *, url: str, doing: str) -> ControlPlaneError:
     """Say what a refused JetStream API request means."""
     said = f"{error.description} (err_code {error.err_code})"
-    if error.code >= UNAVAILABLE or error.err_code == STREAM_NOT_FOUND:
+    if error.err_code == STREAM_NOT_FOUND:
+        return StreamMissingError(url=url, doing=doing, reason=said)
+    if error.code >= UNAVAILABLE:
         return LogUnavailableError(url=url, doing=doing, reason=said)
     return SettingsError(field="request", value=doing, rule=said)
