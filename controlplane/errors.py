@@ -34,10 +34,11 @@ class StreamMissingError(LogUnavailableError):
     def __init__(self, *, url: str, doing: str, reason: str) -> None:
         """Say what was tried (``doing``) at which ``url`` and the broker's words."""
         super().__init__(url=url, doing=doing, reason=reason)
-        self.args = (
+        message = (
             f"the cell does not exist at {url} ({reason} while {doing}); "
-            "create it with: controlplane init",
+            "create it with: controlplane init"
         )
+        self.args = (message,)
 
 
 class LogFullError(ControlPlaneError):
