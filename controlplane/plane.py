@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal, Self
 
 from prometheus_client import CollectorRegistry
 
@@ -35,9 +35,9 @@ from .topology import Names
 from .viewfeed import ViewFeed
 from .worker import BeatThread, WorkerHandle, WorkerSpec
 
-DEFAULT_URL = "nats://127.0.0.1:4222"
-DEFAULT_HTTP = ("127.0.0.1", 9780)
-WAIT_PAUSE_S = 0.05
+DEFAULT_URL: Final = "nats://127.0.0.1:4222"
+DEFAULT_HTTP: Final = ("127.0.0.1", 9780)
+WAIT_PAUSE_S: Final = 0.05
 
 
 class PlaneLog(EventLog):
@@ -70,16 +70,23 @@ class Plane(Lifetime):
         self.cell, self.name, self.settings = check_cell(cell), name, settings
         self.names = Names(cell)
         self.registry = CollectorRegistry()
-        self._servers, self._creds, self._tls = tuple(servers), creds, tls
+        self._creds, self._tls = creds, tls
         self._clock = SystemClock()
-        self.broker = self._connection(name)
-        self.log = PlaneLog(self.broker, cell, settings)
-        self.feed = ViewFeed(self.broker, cell)
         self._worker_metrics = WorkerMetrics(self.registry)
-        self._beats = BeatThread(
-            lambda: self._connection(f"{name} beats"), settings, self._worker_metrics
-        )
         self._router_metrics: RouterMetrics | None = None
+        self._wire(servers)
+
+    def _wire(self, servers: Sequence[str]) -> None:
+        """Put the rooms over a connection to ``servers``, which is not open yet."""
+        self._servers = tuple(servers)
+        self.broker = self._connection(self.name)
+        self.log = PlaneLog(self.broker, self.cell, self.settings)
+        self.feed = ViewFeed(self.broker, self.cell)
+        self._beats = BeatThread(
+            lambda: self._connection(f"{self.name} beats"),
+            self.settings,
+            self._worker_metrics,
+        )
 
     @property
     def url(self) -> str:
@@ -297,21 +304,24 @@ class Projector(Lifetime):
 class LocalPlane(Plane):
     """A plane with an embedded nats-server and a projector of its own."""
 
-    def __init__(self, store_dir: str | Path | None = None) -> None:
+    def __init__(
+        self, store_dir: str | Path | None = None, settings: Settings | None = None
+    ) -> None:
         """Prepare; ``store_dir`` keeps the log, without one it is temporary."""
         self.server = EmbeddedServer(store_dir)
         self.projector: Projector | None = None
+        super().__init__(
+            (DEFAULT_URL,),
+            cell="default",
+            name=f"local-{os.getpid()}",
+            settings=settings or Settings(),
+        )
 
-    async def start(self) -> LocalPlane:
+    async def start(self) -> Self:
         """Start server, cell and projector."""
         await self.server.start()
         try:
-            super().__init__(
-                [self.server.url],
-                cell="default",
-                name=f"local-{os.getpid()}",
-                settings=Settings(),
-            )
+            self._wire((self.server.url,))
             await super().start()
             await self.init()
             self.projector = await Projector(self, http=False).start()
@@ -325,14 +335,15 @@ class LocalPlane(Plane):
         projector, self.projector = self.projector, None
         if projector is not None:
             await projector.stop()
-        if hasattr(self, "broker"):
-            await super().stop()
+        await super().stop()
         await self.server.stop()
 
 
-def local(store_dir: str | Path | None = None) -> LocalPlane:
+def local(
+    store_dir: str | Path | None = None, *, settings: Settings | None = None
+) -> LocalPlane:
     """A whole control plane in one object, for a laptop or a test; not started yet."""
-    return LocalPlane(store_dir)
+    return LocalPlane(store_dir, settings)
 
 
 def parse_listen(text: str) -> tuple[str, int]:
