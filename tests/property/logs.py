@@ -29,16 +29,20 @@ from tests.support.fleet_builder import (
     weighted,
 )
 
-NAMESPACES = st.sampled_from(["prod", "prod-v2"])
+
+def mostly(usual, *others):
+    """``usual`` three times in four, so that events meet in one WorkerSet."""
+    return st.sampled_from([usual] * 3 * len(others) + [*others])
+
+
+NAMESPACES = mostly("prod", "prod-v2")
 WORKERS = st.sampled_from(["w1", "w.2", "wö"])
-MODELS = st.sampled_from(["llama", "qwen/2", "lora"])
+MODELS = mostly("llama", "qwen/2", "lora")
 ADAPTERS = st.sampled_from(["lora", "sql", "llama"])
-LIVES = st.sampled_from([None, None, None, 1, 2, 3])
-CARDS = st.sampled_from([C1, C1, C2, ModelCard(extra={"b": "1", "a": "2"})])
-ROLES = st.sampled_from(Role)
-NEEDS = st.sampled_from(
-    [(), (), [["prefill"]], [["prefill", "encode"], ["encode"]], [[]]]
-)
+LIVES = mostly(None, 1, 2)
+CARDS = st.sampled_from([C1, C2, ModelCard(extra={"b": "1", "a": "2"})])
+ROLES = mostly(Role.DECODE, *Role)
+NEEDS = mostly((), [["prefill"]], [["prefill", "encode"], ["encode"]], [[]])
 LABELS = st.dictionaries(st.sampled_from("abc"), st.text(max_size=2), max_size=3)
 CAPACITIES = st.builds(
     Capacity,
@@ -110,10 +114,10 @@ def registrations() -> st.SearchStrategy[Step]:
         role=ROLES,
         needs=NEEDS,
         adapters=st.lists(ADAPTERS, max_size=2).map(tuple),
-        status=st.sampled_from([Status.READY, Status.READY, Status.STARTING]),
+        status=mostly(Status.READY, Status.STARTING),
         labels=LABELS,
         lease_ttl_s=st.sampled_from([5, 10.0]),
-        component=st.sampled_from(["backend", "other"]),
+        component=mostly("backend", "other"),
     )
 
 
@@ -166,7 +170,8 @@ def understood() -> st.SearchStrategy[Step]:
 
 def steps() -> st.SearchStrategy[list[Step]]:
     """Steps of any kind, poison among them."""
-    one = st.one_of(registrations(), amendments(), decisions(), claims(), poisons())
+    workers = (registrations(), registrations(), amendments())
+    one = st.one_of(*workers, decisions(), claims(), poisons())
     return st.lists(one, max_size=25)
 
 
