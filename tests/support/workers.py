@@ -12,6 +12,7 @@ from controlplane.clock import SystemClock
 from controlplane.eventlog import EventLog
 from controlplane.identifiers import new_uuid7
 from controlplane.settings import Settings
+from controlplane.telemetry import WorkerMetrics
 from controlplane.topology import init, streams
 from controlplane.worker import BeatThread, WorkerHandle, WorkerSpec
 from events import AnyEvent, Record, WorkerExpired, worker_subject
@@ -31,6 +32,7 @@ class WorkerCell:
 
     def __init__(self, broker: Broker, settings: Settings) -> None:
         self.broker, self.settings = broker, settings
+        self.metrics: WorkerMetrics | None = None
         self.cell = unique("w")
         self.log = EventLog(broker, self.cell, settings)
         self.names = self.log.names
@@ -61,6 +63,7 @@ class WorkerCell:
             clock=SystemClock(),
             by="test",
             environ={},
+            metrics=self.metrics,
         )
 
     # ---- what others do --------------------------------------------------------

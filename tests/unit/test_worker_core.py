@@ -6,12 +6,13 @@ import pytest
 from controlplane.errors import (
     IncarnationSupersededError,
 )
-from controlplane.worker.core import ATTEMPTS_MAX, Phase
+from controlplane.worker.core import ATTEMPTS_MAX, DELIVERED_MAX, Phase
 from controlplane.worker.signals import (
     Append,
     Appended,
     Begin,
     Conflicted,
+    End,
     Failed,
     KeepBeating,
     Leave,
@@ -28,6 +29,7 @@ from tests.support.worker_inputs import (
     CONFLICT,
     EMPTY,
     FRESH,
+    HERE,
     LATER,
     LOG,
     OURS,
@@ -211,6 +213,40 @@ def test_a_life_that_a_restored_log_still_has_goes_on():
     core.step(notice("unknown", revision=3))
     (beat,) = core.step(read("intact", whole=True, log_id="log-2"))
     assert (beat.log_id, beat.revision, core.registered) == ("log-2", 1, 1)
+
+
+def test_what_the_log_says_of_us_since_is_taken_as_said():
+    since = HERE.then(
+        builder.ready("w1"),
+        builder.loaded("w1", "new"),
+        builder.unloaded("w1", "old"),
+        builder.updated("w1", address="http://b:1"),
+        builder.poison("log.worker.prod.w1", b"?"),
+    )
+    core = core_after(*REGISTERED, READY, Conflicted(CONFLICT))
+    beat, back = core.step(
+        SubjectRead(
+            log_id=LOG, last=6, records=tuple(since[1:]), whole=False, fresh=FRESH
+        )
+    )
+    assert beat.revision == 6
+    assert core.said.status is Status.READY
+    assert core.said.adapters == {"new"}
+    assert (back.expected, back.draft.address) == (6, SPEC.address)
+
+
+def test_what_was_told_long_ago_may_be_told_again():
+    core = core_after(*REGISTERED)
+    for revision in range(DELIVERED_MAX + 1):
+        assert core.step(notice("quarantined", revision))
+    assert core.step(notice("quarantined", 0))
+    assert not core.step(notice("quarantined", DELIVERED_MAX))
+
+
+def test_a_life_that_the_log_lost_has_no_farewell_to_say():
+    core = core_after(*REGISTERED, notice("unknown"), gone(), Failed(UNAVAILABLE))
+    (end,) = core.step(Leave())
+    assert end == End(None)
 
 
 # ---- wanted and said ---------------------------------------------------------------

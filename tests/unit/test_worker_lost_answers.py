@@ -3,9 +3,11 @@
 import asyncio
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from controlplane.broker.memory import MemoryBroker, MemoryServer
 from controlplane.errors import AppendOutcomeUnknownError, LogUnavailableError
+from controlplane.telemetry import WorkerMetrics
 from tests.support.waiting import eventually
 from tests.support.workers import worker_cell
 
@@ -68,3 +70,32 @@ async def test_a_command_says_that_its_outcome_is_unknown_and_the_worker_goes_on
             "WorkerStatusChanged",
             "AdapterLoaded",
         ]
+
+
+async def test_an_entrance_whose_outcome_stays_unknown_says_so(broker):
+    async with worker_cell(broker, append_timeout_s=0.05) as cell:
+        worker = cell.worker(worker_id="w1")
+        broker.answers_to_lose = 1
+        entering = asyncio.create_task(worker.start())
+        await eventually(lambda: not broker.answers_to_lose)
+        broker._server.disconnect(broker)
+        with pytest.raises(AppendOutcomeUnknownError):
+            await entering
+
+
+async def test_what_a_worker_did_is_counted(broker):
+    registry = CollectorRegistry()
+    async with worker_cell(broker, append_timeout_s=0.05) as cell:
+        cell.metrics = WorkerMetrics(registry)
+        async with cell.worker(worker_id="w1") as worker:
+            await cell.notify(worker, "expired", await cell.expire(worker))
+            await eventually(lambda: worker.revision == 3)
+            await cell.expire(worker)
+            await worker.ready()
+
+    def count(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"controlplane_worker_{name}_total", labels)
+
+    assert count("notices", kind="expired") == 1
+    assert count("reregistrations", reason="expired") == 2
+    assert count("append_retries") == 1
