@@ -159,7 +159,7 @@ class EmbeddedServer:
                     stderr=log,
                     start_new_session=True,  # ctrl-c is the parent's to handle
                     pass_fds=(lock,),  # the lock lives as long as the server
-                    preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509  # one syscall
+                    preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  # one syscall
                 )
         finally:
             os.close(lock)
@@ -280,7 +280,7 @@ def _lock(directory: Path) -> int:
     return descriptor
 
 
-def _die_with(parent: int) -> Callable[[], None]:
+def die_with(parent: int) -> Callable[[], None]:
     """Return what makes a forked child die when ``parent`` dies. Linux only."""
     if sys.platform != "linux":
         return lambda: None
