@@ -23,9 +23,9 @@ from .clock import SystemClock
 from .errors import SettingsError
 from .eventlog import EventLog
 from .http import HttpServer
+from .playback import replay_log
 from .presence import RouterSeen, WaitResult, judge_wait, routers
 from .projector.service import ProjectorService
-from .replay import replay_log
 from .router.client import RouterView
 from .runtime import Lifetime
 from .server import EmbeddedServer
@@ -330,12 +330,12 @@ class LocalPlane(Plane):
             raise
         return self
 
-    async def stop(self) -> None:
-        """Stop projector, connection and server. Idempotent."""
+    async def _stop(self) -> None:
+        """Stop projector, connection and server."""
         projector, self.projector = self.projector, None
         if projector is not None:
             await projector.stop()
-        await super().stop()
+        await super()._stop()
         await self.server.stop()
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 
 class Lifetime:
@@ -51,7 +52,10 @@ class Lifetime:
         return self
 
     async def stop(self) -> None:
-        """End everything that runs and tidy up. Idempotent; raises nothing."""
+        """End everything that runs and tidy up, cancelled or not. Idempotent."""
+        await through_cancellation(self._stop())
+
+    async def _stop(self) -> None:
         runner, self._runner = self._runner, None
         if runner is None:
             return
@@ -87,8 +91,24 @@ class Lifetime:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop, also when cancelled meanwhile."""
-        await asyncio.shield(asyncio.ensure_future(self.stop()))
+        """Stop."""
+        await self.stop()
+
+
+async def through_cancellation(work: Coroutine[Any, Any, None]) -> None:
+    """Finish ``work`` whoever cancels meanwhile, then let the cancellation go on."""
+    task = asyncio.create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    task.result()
 
 
 def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -49,8 +49,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A router behind the head for so long fetches what it lacks."""
     view_max_age_s: float = 24 * 3600.0
     """The view stream keeps deltas so long…"""
-    view_max_bytes: int = 1 << 30
-    """…and at most so many bytes of them."""
+    view_max_bytes: int = 256 << 20
+    """…and at most so many bytes of them. The broker reserves that much."""
+    reports_max_bytes: int = 64 << 20
+    """Room for what routers reported; they are kept for a week at most."""
     log_max_bytes: int = -1
     """Limit of the log; -1: none. Near it only what frees is let in."""
     log_reserve: float = 0.1

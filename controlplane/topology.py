@@ -176,7 +176,7 @@ def streams(names: Names, settings: Settings, replicas: int) -> tuple[StreamSpec
         subjects=(names.absolute("router.*"),),
         description="What routers reported: position, staleness, ejections.",
         max_age_s=7 * 24 * 3600.0,
-        max_bytes=1 << 30,
+        max_bytes=settings.reports_max_bytes,
         replicas=replicas,
     )
     presence_age_s = settings.presence_ttl_s + settings.presence_lapse_s

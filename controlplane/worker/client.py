@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Final, Self
 
 import structlog
@@ -169,20 +168,8 @@ class WorkerHandle(Lifetime, Speaking):
             self._notices.open()
         return await super().start()
 
-    async def stop(self) -> None:
-        """Leave: deregister, fall silent, tidy up. Within 5 s, cancelled or not."""
-        await _through_cancellation(self._leave())
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Leave."""
-        await self.stop()
-
-    async def _leave(self) -> None:
+    async def _stop(self) -> None:
+        """Leave: deregister, fall silent, tidy up; within 5 s."""
         runner = self._runner
         if runner is not None and not runner.done():
             self._feed(Leave())
@@ -190,7 +177,7 @@ class WorkerHandle(Lifetime, Speaking):
             if not runner.done():
                 _log.warning("farewell not said", **self._who)
         self._silence()
-        await super().stop()
+        await super()._stop()
         self._settle()
         self._notices.close()
 
@@ -367,19 +354,3 @@ async def _close(subscription: Subscription) -> None:
     with suppress(TimeoutError, ControlPlaneError):
         async with asyncio.timeout(CLOSE_S):
             await subscription.close()
-
-
-async def _through_cancellation(work: Awaitable[None]) -> None:
-    """Finish ``work`` whoever cancels, then let the cancellation go on."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            if task.cancelled():
-                raise
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
-    task.result()

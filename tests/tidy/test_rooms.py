@@ -21,7 +21,7 @@ IMPURE = {
     "uvloop",
     "secrets",
 }
-SERVICES = {"worker", "projector", "router", "replay"}
+SERVICES = {"worker", "projector", "router", "playback"}
 CLOCKS = {"now", "utcnow", "today"}
 
 
