@@ -1,0 +1,7 @@
+"""``python -m controlplane.cli``."""
+
+import sys
+
+from .application import main
+
+sys.exit(main())

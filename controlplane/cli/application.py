@@ -1,0 +1,104 @@
+"""The application: its commands, and what becomes of whatever goes wrong in them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final
+
+from cyclopts import App, CycloptsError, Parameter
+
+from controlplane.runtime import first_of
+
+from . import fleet, history, serving, showing
+from .exits import INTERRUPTED, OK, SILENT, USAGE, exit_code, sentence
+
+app: Final = App(
+    name="controlplane",
+    help="An event-sourced control plane for LLM-serving fleets over NATS JetStream.",
+    version=lambda: f"controlplane {version('controlplane')}",
+    default_parameter=Parameter(negative=""),
+)
+log_app: Final = App(name="log", help="Look into the log.")
+
+app.command(serving.up)
+app.command(showing.demo)
+app.command(serving.init)
+app.command(serving.projector)
+app.command(fleet.models)
+app.command(fleet.workers)
+app.command(fleet.routers)
+app.command(fleet.watch)
+app.command(fleet.pick)
+app.command(fleet.wait)
+app.command(log_app)
+log_app.command(history.tail)
+app.command(history.replay)
+app.command(history.schema)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that ``arguments`` (else the process's) name; its exit code.
+
+    Never raises: what went wrong is one line on stderr, and a code that says who has
+    to do something about it. With ``--debug`` the traceback comes first.
+    """
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    _replace_what_no_terminal_can_show()
+    try:
+        code = _dispatch(tokens)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _close_quietly()
+        return OK
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseException as error:  # noqa: BLE001 - the last line of defence
+        return _explain(error, debug="--debug" in tokens)
+    return code
+
+
+def _dispatch(tokens: Sequence[str]) -> int:
+    command, bound, _ = app.parse_args(
+        tokens, exit_on_error=False, print_error=False, verbose=False
+    )
+    answer = command(*bound.args, **bound.kwargs)
+    return answer if isinstance(answer, int) else OK
+
+
+def _explain(error: BaseException, *, debug: bool) -> int:
+    """Say what happened in one line; the exit code."""
+    if isinstance(error, BaseExceptionGroup):
+        error = first_of(error)
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else USAGE
+    if debug:
+        traceback.print_exception(error)
+    if not isinstance(error, SILENT):
+        usage = isinstance(error, CycloptsError)
+        said = sentence(error) + (f"; see: {_help(error)}" if usage else "")
+        sys.stderr.write(f"controlplane: {said}\n")
+    return USAGE if isinstance(error, CycloptsError) else exit_code(error)
+
+
+def _help(error: BaseException) -> str:
+    chain = error.command_chain if isinstance(error, CycloptsError) else None
+    return " ".join(("controlplane", *(chain or ()), "--help"))
+
+
+def _replace_what_no_terminal_can_show() -> None:
+    """An encoding without a character is no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _close_quietly() -> None:
+    """Nobody reads any more: let the interpreter's last flush go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

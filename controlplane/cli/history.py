@@ -1,0 +1,163 @@
+"""``log tail``, ``replay``, ``schema``: what is in the log, and what it meant then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import msgspec
+from cyclopts import Parameter, validators
+
+from controlplane.plane import Plane
+from controlplane.playback import replay_log
+from events import Record, Revision, json_schema
+
+from .columns import heading, stream_widths
+from .exits import OK, UsageError
+from .fleet import show_fleet
+from .opening import opened
+from .options import COMMON, LISTING, Common, Format, Listing
+from .printing import print_document, print_json, print_lines, terminal_width
+from .records import RECORD_COLUMNS, record_document, record_line
+from .running import run
+from .tables import replay_footer
+
+Lines = Annotated[
+    int, Parameter(name=("--lines", "-n"), validator=validators.Number(gte=0))
+]
+LONG_S: Final = 1.0
+"""A replay that takes longer says how far it is."""
+SAY_EVERY_S: Final = 0.2
+
+
+# ---- log tail ------------------------------------------------------------------
+def tail(*, lines: Lines = 20, follow: bool = False, options: Listing = LISTING) -> int:
+    """Show the last records of the log.
+
+    Parameters
+    ----------
+    lines
+        How many.
+    follow
+        Go on with those to come, until Ctrl-C.
+
+    options
+        What commands of its kind share.
+
+    """
+    if follow and options.output == "json":
+        message = "output 'json' is not valid: a stream has no end; take -o ndjson"
+        raise UsageError(message)
+    return run(lambda: _tail(lines, options, follow=follow), options, endless=follow)
+
+
+async def _tail(lines: int, options: Listing, *, follow: bool) -> int:
+    async with opened(options) as plane:
+        state = await plane.log.state()
+        end = state.last_revision
+        after = max(0, end - lines, state.first_revision - 1)
+        records = [r async for r in plane.log.read(after, end)] if after < end else []
+        if options.output == "table":
+            widths = stream_widths(RECORD_COLUMNS, terminal_width())
+            print_lines([heading(RECORD_COLUMNS, widths)])
+        _show_records(records, options.output)
+        if follow:
+            await _follow(plane, end, options.output)
+    return OK
+
+
+async def _follow(plane: Plane, after: Revision, output: Format) -> None:
+    async for records in plane.log.follow_batches(after):
+        _show_records(records, output)
+
+
+def _show_records(records: Iterable[Record], output: Format) -> None:
+    match output:
+        case "table":
+            width = terminal_width()
+            print_lines([record_line(record, width) for record in records])
+        case "json":
+            print_document([record_document(record) for record in records])
+        case "ndjson":
+            for record in records:
+                print_document(record_document(record))
+
+
+# ---- replay --------------------------------------------------------------------
+def replay(*, until: str | None = None, options: Listing = LISTING) -> int:
+    """Fold the log from its beginning: the fleet as it is, or as it was.
+
+    Parameters
+    ----------
+    until
+        A revision, or a time as 2026-01-31T12:00:00 (UTC if it does not say): the
+        last record to fold.
+
+    options
+        What commands of its kind share.
+
+    """
+    moment = None if until is None else parse_until(until)
+    return run(lambda: _replay(moment, options), options)
+
+
+async def _replay(until: Revision | datetime | None, options: Listing) -> int:
+    async with opened(options) as plane:
+        progress = Progress()
+        try:
+            state = await replay_log(plane.log, until, progress)
+        finally:
+            progress.clear()
+    footer = replay_footer(state.fleet, terminal_width())
+    show_fleet(state.fleet, options.output, footer)
+    return OK
+
+
+def parse_until(text: str) -> Revision | datetime:
+    """A revision or a time. Raises `UsageError`."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        rule = "a revision, or a time as 2026-01-31T12:00:00"
+        message = f"until {text!r} is not valid: {rule}"
+        raise UsageError(message) from error
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+class Progress:
+    """Says on stderr how far a long replay is, if somebody looks."""
+
+    def __init__(self) -> None:
+        """Begin now."""
+        self._say_at = time.monotonic() + LONG_S
+        self._watched = sys.stderr.isatty()
+        self._said = False
+
+    def __call__(self, revision: Revision, end: Revision) -> None:
+        """The replay is at ``revision`` of ``end``."""
+        if not self._watched or time.monotonic() < self._say_at:
+            return
+        self._say_at, self._said = time.monotonic() + SAY_EVERY_S, True
+        share = revision / end if end else 1.0
+        sys.stderr.write(f"\r\x1b[Kreplaying {revision:,} of {end:,} ({share:.0%})")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Leave no trace."""
+        if self._said:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+# ---- schema --------------------------------------------------------------------
+def schema(*, options: Common = COMMON) -> int:
+    """Print the JSON Schema of the events, for producers in other languages."""
+    del options
+    text = msgspec.json.encode(json_schema(), order="deterministic")
+    print_json(msgspec.json.format(text, indent=2))
+    return OK

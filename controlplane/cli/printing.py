@@ -1,0 +1,50 @@
+"""Printing to stdout: lines for people, bytes for programs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from .columns import Cell
+
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
+_WIDTH: Final = 80
+
+
+def terminal_width() -> int:
+    """How wide lines may be: the terminal's width; 80 where there is none."""
+    return shutil.get_terminal_size((_WIDTH, 24)).columns
+
+
+def print_lines(lines: Iterable[Cell]) -> None:
+    """Print lines, in colours on a terminal only (`NO_COLOR` is respected)."""
+    texts = [line if isinstance(line, Text) else Text(line) for line in lines]
+    console = Console(highlight=False, emoji=False)
+    if not console.is_terminal:
+        sys.stdout.write("".join(f"{text.plain}\n" for text in texts))
+        sys.stdout.flush()
+        return
+    with console.capture() as capture:
+        for text in texts:
+            console.print(text, soft_wrap=True)
+    sys.stdout.write(capture.get())
+    sys.stdout.flush()
+
+
+def print_document(document: Any) -> None:  # noqa: ANN401 - any plain data
+    """Print one JSON document on one line; equal documents are equal bytes."""
+    print_json(_ENCODER.encode(document))
+
+
+def print_json(text: bytes | str) -> None:
+    """Print what is JSON already."""
+    raw = text.encode() if isinstance(text, str) else text
+    sys.stdout.flush()
+    sys.stdout.buffer.write(raw + b"\n")
+    sys.stdout.buffer.flush()

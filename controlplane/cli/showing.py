@@ -1,0 +1,117 @@
+"""``demo``: the whole thing, with faults, in half a minute."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.text import Text
+
+from .columns import Cell, Column, shown, table
+from .exits import NO, OK
+from .options import COMMON, Common
+from .printing import print_document, print_lines, terminal_width
+from .running import run
+
+DemoFormat = Annotated[Literal["table", "json"], Parameter(name=("--output", "-o"))]
+RESULT_COLUMNS = (
+    Column(title="who", least=10),
+    Column(title="revision", right=True),
+    Column(title="digest"),
+    Column(title="equal"),
+)
+STYLES = {"fault": "red", "error": "red", "update": "cyan", "done": "green"}
+
+
+def demo(
+    *,
+    store_dir: Path | None = None,
+    output: DemoFormat = "table",
+    options: Common = COMMON,
+) -> int:
+    """See it work: a rolling update and three kill -9, while two routers route.
+
+    Parameters
+    ----------
+    store_dir
+        Keep the log in this directory; else it is temporary.
+    output
+        A timeline and a table for people, or one JSON document.
+
+    options
+        What commands of its kind share.
+
+    """
+    return run(lambda: _demo(store_dir, output), options, log_level="error")
+
+
+async def _demo(store_dir: Path | None, output: Literal["table", "json"]) -> int:
+    # Only this command needs what the demo needs.
+    from controlplane.demo import run_demo  # noqa: PLC0415
+
+    with Timeline(to_stderr=output == "json") as timeline:
+        result = await run_demo(store_dir=store_dir, on_event=timeline.show)
+    if output == "json":
+        print_document(result.document())
+    else:
+        print_lines(result_lines(result.document(), terminal_width()))
+    return OK if result.ok else NO
+
+
+class Timeline:
+    """Shows what happens when; on a terminal with a sign that something does.
+
+    ``to_stderr``: stdout is for the document; then only a terminal gets the lines.
+    """
+
+    def __init__(self, *, to_stderr: bool) -> None:
+        """Show nothing yet."""
+        stream = sys.stderr if to_stderr else sys.stdout
+        self._console = Console(file=stream, highlight=False, emoji=False)
+        self._silent = to_stderr and not self._console.is_terminal
+        self._status = self._console.status("starting", spinner="dots")
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        if self._console.is_terminal:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take the sign away."""
+        self._status.stop()
+
+    def show(self, event: Any) -> None:  # noqa: ANN401 - the demo's own
+        """Show one event of the demo."""
+        if self._silent:
+            return
+        text = Text(f"{event.at_s:6.2f} s  ", style="dim")
+        text.append(shown(event.text), style=STYLES.get(event.kind, "not dim"))
+        self._console.print(text, soft_wrap=True)
+        if self._console.is_terminal:
+            self._status.update(Text(shown(event.text), style="dim"))
+
+
+def result_lines(document: dict[str, Any], width: int) -> list[Text]:
+    """The closing table: the digests side by side, and what was counted."""
+    digests: dict[str, str] = document["digests"]
+    equal = len(set(digests.values())) == 1
+    mark = Text("yes", style="green") if equal else Text("NO", style="red")
+    rows: list[list[Cell]] = [
+        [who, str(document["revision"]), digest, mark]
+        for who, digest in digests.items()
+    ]
+    good = document["ok"]
+    counts = (
+        f"{document['picks']} picks, {document['failed_picks']} failed, "
+        f"{document['picks_to_dead']} to the dead, in {document['seconds']:.1f} s"
+    )
+    verdict = "everyone agrees" if good else "the promise was NOT kept"
+    return [
+        Text(),
+        *table(RESULT_COLUMNS, rows, width),
+        Text(f"{counts}: {verdict}", style="green" if good else "red"),
+    ]
