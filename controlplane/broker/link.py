@@ -109,6 +109,8 @@ class Link(Client):
     async def shut(self) -> None:
         """Close, within a second, whatever the state. Nothing is raised for it."""
         self._mark_lost()
+        if self._flush_queue is None:  # it never began to connect
+            return
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self.close()
