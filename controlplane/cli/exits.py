@@ -18,6 +18,7 @@ from controlplane.errors import (
     LogFullError,
     LogUnavailableError,
     SettingsError,
+    StreamMissingError,
     TopologyDriftError,
 )
 from events import ControlPlaneError, InvalidIdentityError, UndecodableRecordError
@@ -75,6 +76,7 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (SnapshotUnusableError, BAD_DATA),
     (HistoryTruncatedError, BAD_DATA),
     (HistoryForkedError, BAD_DATA),
+    (StreamMissingError, CONFIGURATION),
     (LogUnavailableError, UNREACHABLE),
     (NotYetError, TRY_AGAIN),
     (AppendConflictError, TRY_AGAIN),

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from .columns import Cell
 
-_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
 _WIDTH: Final = 80
 
 

@@ -17,6 +17,7 @@ from events import (
     PortClaimed,
     PortReleased,
     Record,
+    Role,
     TrafficWeightSet,
     Undecodable,
     UnknownEvent,
@@ -110,7 +111,8 @@ def _said(record: Record) -> tuple[str, str, str]:
 def _who_and_what(event: AnyEvent) -> tuple[str, str]:  # noqa: C901, PLR0911 - a case for each event
     match event:
         case WorkerRegistered(status=status, role=role, model=model):
-            return _worker(event), f"{status.value} {role.value} {model}"
+            part = "" if role is Role.AGGREGATED else f" {role.value}"
+            return _worker(event), f"{status.value}{part} {model}"
         case WorkerStatusChanged(status=status):
             return _worker(event), status.value
         case WorkerUpdated():

@@ -3,33 +3,52 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
 from .columns import Cell, Column, shown, table
-from .exits import NO, OK
+from .exits import OK
+from .exits import NO as NO_CODE
 from .options import COMMON, Common
 from .printing import print_document, print_lines, terminal_width
 from .running import run
+from .tables import BAD, GOOD, NO, YES
+
+if TYPE_CHECKING:
+    from controlplane.demo import DemoEvent, DemoResult
 
 DemoFormat = Annotated[Literal["table", "json"], Parameter(name=("--output", "-o"))]
-RESULT_COLUMNS = (
+RESULT_COLUMNS: Final = (
     Column(title="who", least=10),
     Column(title="revision", right=True),
     Column(title="digest"),
     Column(title="equal"),
 )
-STYLES = {"fault": "red", "error": "red", "update": "cyan", "done": "green"}
+STYLES: Final = {
+    "start": "dim",
+    "phase": "cyan",
+    "kill": "bold red",
+    "restart": "yellow",
+    "takeover": "yellow",
+    "agreement": "green",
+    "problem": "bold red",
+    "output": "dim red",
+    "end": "bold",
+}
 
 
 def demo(
     *,
     store_dir: Path | None = None,
-    output: DemoFormat = "table",
+    output: if TYPE_CHECKING:
+    from controlplane.demo import DemoEvent, DemoResult
+
+DemoFormat = "table",
     options: Common = COMMON,
 ) -> int:
     """See it work: a rolling update and three kill -9, while two routers route.
@@ -57,8 +76,8 @@ async def _demo(store_dir: Path | None, output: Literal["table", "json"]) -> int
     if output == "json":
         print_document(result.document())
     else:
-        print_lines(result_lines(result.document(), terminal_width()))
-    return OK if result.ok else NO
+        print_lines(result_lines(result, terminal_width()))
+    return OK if result.ok else NO_CODE
 
 
 class Timeline:
@@ -84,7 +103,7 @@ class Timeline:
         """Take the sign away."""
         self._status.stop()
 
-    def show(self, event: Any) -> None:  # noqa: ANN401 - the demo's own
+    def show(self, event: DemoEvent) -> None:
         """Show one event of the demo."""
         if self._silent:
             return
@@ -95,23 +114,23 @@ class Timeline:
             self._status.update(Text(shown(event.text), style="dim"))
 
 
-def result_lines(document: dict[str, Any], width: int) -> list[Text]:
+def result_lines(result: DemoResult, width: int) -> list[Text]:
     """The closing table: the digests side by side, and what was counted."""
-    digests: dict[str, str] = document["digests"]
-    equal = len(set(digests.values())) == 1
-    mark = Text("yes", style="green") if equal else Text("NO", style="red")
+    common = Counter(row.digest for row in result.rows).most_common(1)
+    usual = common[0][0] if common else ""
     rows: list[list[Cell]] = [
-        [who, str(document["revision"]), digest, mark]
-        for who, digest in digests.items()
+        [row.who, str(row.revision), row.digest, YES if row.digest == usual else NO]
+        for row in result.rows
     ]
-    good = document["ok"]
+    traffic = result.traffic
     counts = (
-        f"{document['picks']} picks, {document['failed_picks']} failed, "
-        f"{document['picks_to_dead']} to the dead, in {document['seconds']:.1f} s"
+        f"{traffic.picks} picks, {traffic.failed_picks} failed, "
+        f"{traffic.picks_to_dead} to the dead, in {result.seconds:.1f} s"
     )
-    verdict = "everyone agrees" if good else "the promise was NOT kept"
+    verdict = "everyone agrees" if result.ok else "NOT as promised"
     return [
         Text(),
         *table(RESULT_COLUMNS, rows, width),
-        Text(f"{counts}: {verdict}", style="green" if good else "red"),
+        Text(f"{counts}: {verdict}", style=GOOD if result.ok else BAD),
+        *(Text(f"  {shown(problem)}", style=BAD) for problem in result.problems),
     ]
