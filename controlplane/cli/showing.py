@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from .columns import Cell, Column, shown, table
-from .exits import OK
 from .exits import NO as NO_CODE
+from .exits import OK
 from .options import COMMON, Common
 from .printing import print_document, print_lines, terminal_width
 from .running import run
@@ -45,10 +45,7 @@ STYLES: Final = {
 def demo(
     *,
     store_dir: Path | None = None,
-    output: if TYPE_CHECKING:
-    from controlplane.demo import DemoEvent, DemoResult
-
-DemoFormat = "table",
+    output: DemoFormat = "table",
     options: Common = COMMON,
 ) -> int:
     """See it work: a rolling update and three kill -9, while two routers route.
