@@ -17,8 +17,9 @@ class DemoEvent(msgspec.Struct, frozen=True):
     at_s: float
     """Seconds since the demo began."""
     kind: str
-    """``start``, ``phase``, ``kill``, ``restart``, ``traffic``, ``agreement``,
-    ``problem``, ``output`` (a line that a failed process wrote) or ``end``."""
+    """``start``, ``phase``, ``kill``, ``takeover``, ``restart``, ``expiry``, ``traffic``,
+    ``agreement``, ``problem``, ``output`` (a line that a failed process wrote), ``end``.
+    """
     text: str
 
 
@@ -86,7 +87,6 @@ def judge(
     seconds: float,
     problems: Sequence[str] = (),
     leader: str | None = None,
-    output_dir: str | None = None,
 ) -> DemoResult:
     """The result of a demo that ended with these ``standings``.
 
@@ -96,7 +96,7 @@ def judge(
     found = list(problems)
     replay = next((row for row in standings if row.who == REPLAY), None)
     if replay is None:
-        found.append("the log was not replayed")
+        found += [] if problems else ["the log was not replayed"]
     else:
         found += [
             difference
@@ -104,6 +104,8 @@ def judge(
             if (difference := _difference(row, replay)) is not None
         ]
     found += _judge_traffic(traffic)
+    if not traffic.picks and not problems:
+        found.append("the routers picked nothing")
     if seconds > SECONDS_MAX:
         found.append(f"the demo took {seconds:.0f} s, more than {SECONDS_MAX:.0f}")
     names = {row.who: row.digest for row in standings}
@@ -117,7 +119,6 @@ def judge(
         traffic=traffic,
         seconds=seconds,
         problems=tuple(found),
-        output_dir=output_dir,
     )
 
 
@@ -136,7 +137,4 @@ def _judge_traffic(traffic: Traffic) -> list[str]:
         "picks went to a worker that was long dead": traffic.picks_to_dead,
         "requests reached no worker": traffic.failed_requests,
     }
-    found = [f"{count} {what}" for what, count in faults.items() if count]
-    if not traffic.picks:
-        found.append("the routers picked nothing")
-    return found
+    return [f"{count} {what}" for what, count in faults.items() if count]
