@@ -8,6 +8,7 @@ is missing, for a while, not absent.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -31,6 +32,18 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     stale_for_s: float
 
 
+class RouterReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a router saw at a moment, kept for looking back."""
+
+    presence: Presence
+    at: datetime
+    """The router's clock, for information."""
+    ejected: tuple[str, ...]
+    """``namespace/worker_id`` of those that this router keeps away from."""
+    reason: str
+    """``regular``, ``resync: …``, ``ejected``, ``contact lost``, ``stopped``."""
+
+
 class RouterSeen(msgspec.Struct, frozen=True, kw_only=True):
     """A router as others see it."""
 
@@ -48,6 +61,7 @@ class WaitResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _DECODER: Final = msgspec.json.Decoder(Presence)
+_REPORT: Final = msgspec.json.Decoder(RouterReport)
 
 
 async def say_presence(broker: Broker, names: Names, presence: Presence) -> None:
@@ -58,6 +72,26 @@ async def say_presence(broker: Broker, names: Names, presence: Presence) -> None
 async def say_goodbye(broker: Broker, names: Names, name: str) -> None:
     """Empty the router's entry: it left by itself."""
     await _store(broker, names, name, b"")
+
+
+async def say_report(broker: Broker, names: Names, report: RouterReport) -> None:
+    """Store ``report`` beside the router's earlier ones."""
+    subject = names.report(report.presence.name)
+    message = Outgoing(subject=subject, payload=msgspec.json.encode(report))
+    await broker.store(names.report_stream, message, timeout_s=2.0)
+
+
+async def reports(
+    broker: Broker, names: Names, router: str
+) -> tuple[RouterReport, ...]:
+    """What a router reported, in order, as far back as it is kept."""
+    found: list[RouterReport] = []
+    subject = names.report(router)
+    async for batch in broker.read(names.report_stream, subject=subject):
+        for message in batch:
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                found.append(_REPORT.decode(message.payload))
+    return tuple(found)
 
 
 async def _store(broker: Broker, names: Names, name: str, payload: bytes) -> None:

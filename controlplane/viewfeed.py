@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
@@ -33,6 +34,7 @@ else:
     from backports import zstd
 
 CHUNK_BYTES: Final = 512 * 1024
+CHUNKS_AT_ONCE: Final = 8
 ZSTD_LEVEL: Final = 3
 SEQUENCE_HEADER: Final = "Nats-Sequence"
 """Where a republished message says at which sequence it is stored."""
@@ -44,6 +46,8 @@ class ViewEntry(msgspec.Struct, frozen=True):
     view_seq: int
     message: ViewMessage | None
     payload: bytes
+    stored_at: datetime | None = None
+    """The broker's time, where it is known."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +119,10 @@ class ViewFeed:
     async def at(self, view_seq: int) -> ViewEntry | None:
         """The view message at ``view_seq``, from the stream's leader."""
         message = await self._broker.get(self.names.view_stream, view_seq)
-        return None if message is None else entry(message.sequence, message.payload)
+        if message is None:
+            return None
+        found = entry(message.sequence, message.payload)
+        return msgspec.structs.replace(found, stored_at=message.stored_at)
 
     async def read(
         self, after: int, until: int | None = None
@@ -131,9 +138,12 @@ class ViewFeed:
         async for batch in self._broker.follow(stream, after=after):
             yield [entry(message.sequence, message.payload) for message in batch]
 
-    async def subscribe_live(self) -> Subscription:
-        """Receive stored view messages as they are republished: fast, not certain."""
-        return await self._broker.subscribe(self.names.live)
+    async def subscribe_live(self, *, limit: int = 65_536) -> Subscription:
+        """Receive stored view messages as they are republished: fast, not certain.
+
+        At most ``limit`` wait for the reader; then the oldest are dropped.
+        """
+        return await self._broker.subscribe(self.names.live, limit=limit)
 
     # ---- heads -----------------------------------------------------------------
     async def publish_head(self, head: Head) -> None:
@@ -147,22 +157,24 @@ class ViewFeed:
     async def last_head(self) -> tuple[Head, float] | None:
         """The last head and its age in seconds, if the leader spoke lately."""
         stream = self.names.head_stream
-        message = await self._broker.last(stream, self.names.head)
+        message, state = await asyncio.gather(
+            self._broker.last(stream, self.names.head), self._broker.state(stream)
+        )
         head = None if message is None else decode_head(message.payload)
         if message is None or head is None:
             return None
-        now = (await self._broker.state(stream)).now
-        return head, max(0.0, (now - message.stored_at).total_seconds())
+        return head, max(0.0, (state.now - message.stored_at).total_seconds())
 
     # ---- snapshots -------------------------------------------------------------
     async def write_snapshot(self, snapshot: Snapshot, now: datetime) -> bool:
         """Store a snapshot, then point to it, only ever forward; whether it did.
 
-        Of older ones the one before is kept.
+        One that cannot be read any more is replaced all the same. Of older ones the one before is kept.
         """
         before, expected = await self._pointer()
         if before is not None and not _is_forward(before, snapshot):
-            return False
+            if await self._can_be_read(before):
+                return False
         packed, checksum = pack_snapshot(snapshot)
         snapshot_id = new_uuid7()
         pieces = range(0, len(packed), CHUNK_BYTES)
@@ -200,15 +212,26 @@ class ViewFeed:
 
         Raises `SnapshotUnusableError` when it is incomplete or damaged.
         """
-        packed = b""
-        for number in range(pointer.chunks):
-            subject = self.names.snapshot_chunk(pointer.snapshot_id, number)
-            message = await self._broker.last(self.names.snapshot_stream, subject)
-            if message is None:
-                reason = f"chunk {number} of {pointer.chunks} is missing"
-                raise SnapshotUnusableError(reason=reason)
-            packed += message.payload
-        return unpack_snapshot(packed, pointer.checksum)
+        pieces: list[bytes] = []
+        for start in range(0, pointer.chunks, CHUNKS_AT_ONCE):
+            numbers = range(start, min(start + CHUNKS_AT_ONCE, pointer.chunks))
+            pieces += await asyncio.gather(*(self._chunk(pointer, n) for n in numbers))
+        return unpack_snapshot(b"".join(pieces), pointer.checksum)
+
+    async def _chunk(self, pointer: SnapshotPointer, number: int) -> bytes:
+        subject = self.names.snapshot_chunk(pointer.snapshot_id, number)
+        message = await self._broker.last(self.names.snapshot_stream, subject)
+        if message is None:
+            reason = f"chunk {number} of {pointer.chunks} is missing"
+            raise SnapshotUnusableError(reason=reason)
+        return message.payload
+
+    async def _can_be_read(self, pointer: SnapshotPointer) -> bool:
+        try:
+            await self.read_snapshot(pointer)
+        except SnapshotUnusableError:
+            return False
+        return True
 
     async def _pointer(self) -> tuple[SnapshotPointer | None, int]:
         stream, subject = self.names.snapshot_stream, self.names.snapshot_pointer

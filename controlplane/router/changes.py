@@ -3,36 +3,65 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final
 
 from projections import Change, Fleet, FleetChange, Touched, worker_changes
 
+TOUCHED_MIN: Final = 1024
+
 
 class ChangeReader:
-    """What one reader has not seen yet. A slow one sees fewer, never wrong, changes."""
+    """What one reader has not seen yet. A slow one sees fewer, never wrong, changes.
 
-    def __init__(self, seen: Fleet) -> None:
-        """Begin after ``seen``."""
-        self._seen = self._latest = seen
+    It iterates once. It remembers no more keys than there are workers: beyond that it
+    looks at all of them.
+    """
+
+    def __init__(
+        self, seen: Fleet, latest: Fleet, ended: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Begin after ``seen``, with all that ``latest`` has beyond it."""
+        self._seen, self._latest = seen, latest
+        self._ended = ended
         self._touched = Touched()
         self._moved = asyncio.Event()
+        if latest is not seen:
+            self._touched.everything = True
+            self._moved.set()
 
-    def moved(self, changes: Iterable[FleetChange], fleet: Fleet) -> None:
-        """The fleet is ``fleet`` now; ``changes`` led there."""
-        self._touched.add(changes, self._latest)
+    def moved(self, changes: Iterable[FleetChange] | None, fleet: Fleet) -> None:
+        """The fleet is ``fleet`` now; ``changes`` led there, None: any may have."""
+        touched = self._touched
+        if changes is None:
+            touched.everything = True
+        elif not touched.everything:
+            touched.add(changes, self._latest)
+        if touched.everything or len(touched.workers) > self._enough(fleet):
+            touched.everything = True
+            touched.workers.clear()
+            touched.models.clear()
         self._latest = fleet
         self._moved.set()
 
-    def everything(self, fleet: Fleet) -> None:
-        """All of ``fleet`` is news."""
-        self._touched.everything = True
-        self._latest = fleet
+    def _enough(self, fleet: Fleet) -> int:
+        return max(
+            TOUCHED_MIN, len(fleet.state.workers) + len(self._seen.state.workers)
+        )
+
+    def wake(self) -> None:
+        """Look whether it has ended."""
         self._moved.set()
 
     async def read(self) -> AsyncIterator[Change]:
-        """Yield changes as they come, for ever; of one moment, removals first."""
+        """Yield changes as they come; of one moment, removals first.
+
+        It ends when the view has ended.
+        """
         while True:
             await self._moved.wait()
+            if self._ended():
+                return
             self._moved.clear()
             before, after = self._seen, self._latest
             touched, self._touched = self._touched, Touched()

@@ -1,7 +1,8 @@
 """A router's checkpoint file: its replica, so that it starts with the broker down.
 
-The file is a line of JSON (format, checksum, time) and a compressed snapshot. It is
-written beside the old one and renamed over it, so it is always whole, old or new.
+The file is a line of JSON (format, cell, checksum, time) and a compressed snapshot. It
+is written beside the old one and renamed over it, so it is always whole, old or new.
+It names workers and their addresses, so only its owner may read it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import os
 from datetime import datetime
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 import msgspec
 
 from controlplane.viewfeed import pack_snapshot, unpack_snapshot
+from events import Cell
 from projections import (
     Anomalies,
     FoldState,
@@ -25,44 +28,69 @@ from projections import (
 from .replica import Replica, from_snapshot
 
 FORMAT: Final = 1
+MODE: Final = 0o600
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """The first line of the file."""
 
     checkpoint: int
+    cell: Cell
     checksum: str
-    saved_at: datetime
+    fresh_at: datetime
+    """When the replica was last known to be all there is."""
 
 
-def write_checkpoint(path: Path, replica: Replica, now: datetime) -> None:
-    """Save ``replica`` at ``path``. Raises OSError."""
-    state = FoldState(
-        fleet_state=replica.fleet,
-        anomalies=Anomalies(counts=replica.anomalies),
-        revision=replica.revision,
-        fingerprint=replica.fingerprint,
-    )
-    packed, checksum = pack_snapshot(take(state, replica.position))
-    header = Header(checkpoint=FORMAT, checksum=checksum, saved_at=now)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("wb") as file:
-            file.write(msgspec.json.encode(header) + b"\n" + packed)
+class CheckpointFile:
+    """The file of one router of ``cell`` at ``path``. Any thread may write it."""
+
+    def __init__(self, path: Path, cell: Cell) -> None:
+        """Nothing is read or written yet."""
+        self.path, self._cell = path, cell
+        self._lock = Lock()
+
+    def write(self, replica: Replica, fresh_at: datetime) -> None:
+        """Save ``replica``, known to be all there was at ``fresh_at``.
+
+        Raises OSError. One call at a time: a later one waits.
+        """
+        state = FoldState(
+            fleet_state=replica.fleet,
+            anomalies=Anomalies(counts=replica.anomalies),
+            revision=replica.revision,
+            fingerprint=replica.fingerprint,
+        )
+        with self._lock:
+            packed, checksum = pack_snapshot(take(state, replica.position))
+            header = Header(
+                checkpoint=FORMAT,
+                cell=self._cell,
+                checksum=checksum,
+                fresh_at=fresh_at,
+            )
+            self._replace(msgspec.json.encode(header) + b"\n" + packed)
+
+    def _replace(self, content: bytes) -> None:
+        """One name for the file beside: what a kill left there is overwritten."""
+        beside = self.path.with_name(f".{self.path.name}.new")
+        beside.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(os.open(beside, flags, MODE), "wb") as file:  # noqa: PTH123 - a mode
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+        beside.replace(self.path)
 
+    def read(self) -> tuple[Replica, datetime]:
+        """The replica saved there, and when it was last known to be all there is.
 
-def read_checkpoint(path: Path) -> tuple[Replica, datetime]:
-    """The replica saved at ``path`` and when.
-
-    Raises `SnapshotUnusableError`, also when there is no such file.
-    """
-    snapshot, header = read_checkpoint_snapshot(path)
-    return from_snapshot(snapshot), header.saved_at
+        Raises `SnapshotUnusableError`, also when there is no such file.
+        """
+        snapshot, header = read_checkpoint_snapshot(self.path)
+        if header.cell != self._cell:
+            reason = f"{self.path} is of cell {header.cell}, not {self._cell}"
+            raise SnapshotUnusableError(reason=reason)
+        return from_snapshot(snapshot), header.fresh_at
 
 
 def read_checkpoint_snapshot(path: Path) -> tuple[Snapshot, Header]:
@@ -78,4 +106,6 @@ def read_checkpoint_snapshot(path: Path) -> tuple[Snapshot, Header]:
     if header.checkpoint != FORMAT:
         reason = f"format {header.checkpoint}, this version reads {FORMAT}"
         raise SnapshotUnusableError(reason=reason)
+    if header.fresh_at.tzinfo is None:
+        raise SnapshotUnusableError(reason=f"{path} says no time zone")
     return unpack_snapshot(packed, header.checksum), header

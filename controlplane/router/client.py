@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import Final
+from weakref import WeakSet
 
 import structlog
 
 from controlplane.broker import Broker, Subscription
 from controlplane.clock import Clock
-from controlplane.errors import LogUnavailableError
-from controlplane.eventlog import EventLog
-from controlplane.presence import Presence, say_goodbye, say_presence
+from controlplane.errors import LogUnavailableError, SettingsError
+from controlplane.eventlog import EventLog, LogState
+from controlplane.presence import Presence
 from controlplane.runtime import Lifetime
 from controlplane.settings import Settings
 from controlplane.telemetry import PickTally, RouterMetrics
@@ -23,30 +24,32 @@ from projections import (
     Change,
     DivergenceError,
     Fleet,
-    FleetChange,
     ModelUnavailableError,
     Policy,
     RandomNumbers,
     SequenceGapError,
-    SnapshotUnusableError,
     Wanted,
     Worker,
 )
 
-from .catching import NotYetError, catch_up
+from .catching import catch_up
 from .changes import ChangeReader
-from .checkpoint import read_checkpoint, write_checkpoint
-from .core import CatchUp, Core, Diverged, Effect, Moved, Reason, Source
+from .core import CatchUp, Core, Diverged, Effect, Moved, Source
+from .counting import Counting
+from .keeping import Keeper
 from .picker import Picker, PolicyName
 from .replica import Replica
+from .showing import Showing
+from .telling import Teller
 
 _log = structlog.get_logger()
-AGAIN_AFTER_S: Final = 0.1
-AGAIN_AFTER_S_MAX: Final = 1.0
+AGAIN_AFTER_S: Final = 0.05
+AGAIN_AFTER_S_MAX: Final = 0.5
 TICK_S: Final = 0.1
-PRESENCE_PAUSE_S: Final = 0.25
 SYNC_PAUSE_S: Final = 0.05
-GOODBYE_S_MAX: Final = 1.0
+SLICE_S: Final = 0.02
+"""So long may a backlog of live messages keep the event loop from others."""
+LIVE_MAX: Final = 8192
 
 
 class RouterView(Lifetime):
@@ -72,43 +75,43 @@ class RouterView(Lifetime):
         Without ``announce`` no other knows of it: nobody waits for a passer-by.
         """
         super().__init__()
-        self.name, self._announce = name, announce
+        self.name = name
         self.tally = PickTally() if metrics is None else metrics.tally
-        self._metrics = metrics
+        self._counting = Counting(metrics)
         self._broker, self._log, self._feed = broker, log, feed
         self._settings, self._clock = settings, clock
-        self._visible, self._checkpoint = visible, checkpoint
+        cell = feed.names.cell
+        self._keeper: Keeper | None = None
+        if checkpoint is not None:
+            told = self._counting.saved
+            self._keeper = Keeper(checkpoint, cell, clock, self._confirmed, told)
         self._max_stale_s = max_stale_s
-        now = clock.monotonic()
-        self._core = Core(behind_max_s=settings.behind_max_s, now=now)
-        self._fleet = Fleet(cell=feed.names.cell, visible=visible)
-        self._fleet_of: Replica | None = None
-        self._readers: set[ChangeReader] = set()
+        self._core = self._new_core()
+        self._showing = Showing(cell, visible)
+        self._readers: WeakSet[ChangeReader] = WeakSet()
         self._moved = asyncio.Event()
         self._wanted: asyncio.Queue[CatchUp] = asyncio.Queue(maxsize=1)
-        self._saved: Replica | None = None
         self._picker = Picker(clock, self.tally)
+        self._teller = Teller(
+            broker,
+            feed.names,
+            clock,
+            lambda: self.presence,
+            lambda: self._picker.ejected,
+            silent=not announce,
+        )
+        self._trouble = ""
+        self._ended = False
+
+    def _new_core(self) -> Core:
+        now = self._clock.monotonic()
+        return Core(behind_max_s=self._settings.behind_max_s, now=now)
 
     # ---- where it stands -------------------------------------------------------
     @property
     def fleet(self) -> Fleet:
         """The fleet as it is known here, through the namespace filter. Immutable."""
-        replica = self._core.replica
-        if replica is not None and replica is not self._fleet_of:
-            before = self._fleet
-            self._fleet = Fleet(
-                replica.fleet,
-                revision=replica.revision,
-                cell=self._feed.names.cell,
-                log_id=replica.position.epoch.log_id,
-                epoch=str(replica.position.epoch),
-                anomalies=replica.anomalies,
-                visible=self._visible,
-            )
-            if before.state is replica.fleet:
-                self._fleet.memo = before.memo
-            self._fleet_of = replica
-        return self._fleet
+        return self._showing.fleet(self._core.replica)
 
     @property
     def revision(self) -> Revision:
@@ -124,7 +127,8 @@ class RouterView(Lifetime):
     @property
     def digest(self) -> str:
         """The digest of the whole cell's fleet, whatever the filter."""
-        return self.fleet.digest
+        replica = self._core.replica
+        return self._showing.empty.digest if replica is None else replica.digest
 
     @property
     def stale_for_s(self) -> float:
@@ -139,28 +143,47 @@ class RouterView(Lifetime):
     async def synced(self, timeout_s: float | None = None) -> None:
         """Wait until the view includes all that was acknowledged before this call.
 
-        Raises TimeoutError.
+        Raises TimeoutError; `SettingsError` if the broker refuses to say what that is;
+        `LogUnavailableError` when the view is stopped meanwhile.
         """
         async with asyncio.timeout(timeout_s):
             end = await self._log_end()
-            await self._until(
-                lambda: self.source == "live" and self._core.revision >= end
-            )
+            await self._until(lambda: self._includes(end))
+
+    def _includes(self, end: LogState) -> bool:
+        replica = self._core.replica
+        return (
+            replica is not None
+            and self.source == "live"
+            and replica.position.epoch.log_id == end.log_id
+            and replica.revision >= end.last_revision
+        )
 
     async def wait_for(self, revision: Revision, timeout_s: float | None = 5.0) -> None:
-        """Wait until the view includes ``revision``, whoever's. Raises TimeoutError."""
+        """Wait until the view includes ``revision``, whoever's.
+
+        Raises TimeoutError; `LogUnavailableError` when the view is stopped meanwhile.
+        """
         async with asyncio.timeout(timeout_s):
             await self._until(lambda: self._core.revision >= revision)
 
-    async def _log_end(self) -> Revision:
+    async def _log_end(self) -> LogState:
         while True:
             try:
-                return (await self._log.state()).last_revision
+                return await self._log.state()
+            except SettingsError:
+                raise
             except ControlPlaneError:
                 await asyncio.sleep(SYNC_PAUSE_S)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
+            if self._ended:
+                raise LogUnavailableError(
+                    url=self._broker.url,
+                    doing="waiting for the view",
+                    reason="the view was stopped",
+                )
             moved = self._moved
             await moved.wait()
 
@@ -181,10 +204,11 @@ class RouterView(Lifetime):
         """A worker for one request. Never waits; takes microseconds.
 
         Raises `ModelNotFoundError` for a name never served, `ModelUnavailableError`
-        when nobody can take it (``reasons`` counts why), or the view is staler than
+        when nobody can take it (``reasons`` counts why), before the first sync
+        (nobody knows yet what was served), or if the view is staler than
         ``max_stale_s``.
         """
-        self._check_stale(model)
+        self._check_usable(model)
         wanted = Wanted(
             model=model,
             role=None if role is None else check_role(role),
@@ -198,32 +222,34 @@ class RouterView(Lifetime):
     def eject(self, worker: Worker, for_s: float = 5.0) -> None:
         """Do not pick ``worker`` for a while: a connection to it failed here."""
         self._picker.eject(worker, for_s)
+        self._teller.report("ejected")
 
-    def _check_stale(self, model: ModelName) -> None:
+    def _check_usable(self, model: ModelName) -> None:
+        if self._core.replica is None:
+            self.tally.fail("model_unavailable")
+            raise ModelUnavailableError(model=model, reasons={"not_synced": 1})
         if self._max_stale_s is not None and self.stale_for_s > self._max_stale_s:
             self.tally.fail("stale")
             raise ModelUnavailableError(model=model, reasons={"stale": 1})
 
     # ---- changes ---------------------------------------------------------------
-    async def changes(self, *, initial: bool = True) -> AsyncIterator[Change]:
-        """Yield what changes for workers, coalesced per worker, for ever.
+    def changes(self, *, initial: bool = True) -> AsyncIterator[Change]:
+        """What changes for workers from now on, coalesced per worker, for ever.
 
-        ``initial``: begin with an ``added`` for each worker that is there.
+        ``initial``: begin with an ``added`` for each worker that is there. It ends
+        when the view is stopped.
         """
-        seen = Fleet(visible=self._visible) if initial else self.fleet
-        reader = ChangeReader(seen)
+        fleet = self.fleet
+        seen = self._showing.empty if initial else fleet
+        reader = ChangeReader(seen, fleet, lambda: self._ended)
         self._readers.add(reader)
-        if initial and self._core.replica is not None:
-            reader.everything(self.fleet)
-        try:
-            async for change in reader.read():
-                yield change
-        finally:
-            self._readers.discard(reader)
+        return reader.read()
 
     # ---- running ---------------------------------------------------------------
     async def _run(self, tasks: asyncio.TaskGroup) -> None:
-        live = await self._feed.subscribe_live()
+        self._ended = False
+        self._core, self._wanted = self._new_core(), asyncio.Queue(maxsize=1)
+        live = await self._feed.subscribe_live(limit=LIVE_MAX)
         heads = await self._feed.subscribe_heads()
         stop_listening = self._broker.on_connection(self._connection_changed)
         try:
@@ -232,63 +258,82 @@ class RouterView(Lifetime):
             tasks.create_task(self._follow_heads(heads))
             tasks.create_task(self._catch_up_when_wanted())
             tasks.create_task(self._tick())
-            if self._announce:
-                tasks.create_task(self._say_presence())
-            if self._checkpoint is not None:
-                tasks.create_task(self._save_checkpoints(self._checkpoint))
+            present_s = self._settings.presence_ttl_s / 3
+            self._teller.start(tasks, present_s, lambda: self._moved)
+            if self._keeper is not None:
+                every_s = self._settings.checkpoint_every_s
+                tasks.create_task(self._keeper.keep(every_s))
             self._ready.set()
             await asyncio.Event().wait()
         finally:
             stop_listening()
+            self._end()
             await live.close()
             await heads.close()
 
     def _begin(self) -> None:
-        checkpoint, age_s = None, 0.0
-        if self._checkpoint is not None and self._checkpoint.exists():
-            try:
-                checkpoint, saved_at = read_checkpoint(self._checkpoint)
-                age_s = max(0.0, (self._clock.now() - saved_at).total_seconds())
-            except SnapshotUnusableError as error:
-                _log.warning("checkpoint not used", reason=error.reason)
-        self._do(self._core.begin(checkpoint, age_s))
+        checkpoint = None if self._keeper is None else self._keeper.load()
+        self._do(self._core.begin(checkpoint, self._clock.monotonic()))
+
+    def _confirmed(self) -> tuple[Replica, float] | None:
+        """What a checkpoint may say: only what the view stream has confirmed."""
+        replica = self._core.replica
+        if replica is None or self.source != "live":
+            return None
+        return replica, self.stale_for_s
 
     def _do(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case CatchUp():
                     self._wanted.put_nowait(effect)
-                case Moved(changes, reason):
-                    self._tell(changes, reason)
+                case Moved():
+                    self._tell(effect)
                 case Diverged(error):
                     _log.error("divergence", reason=str(error))
-                    if self._metrics is not None:
-                        self._metrics.divergences.inc()
+                    self._counting.diverged()
 
-    def _tell(self, changes: Collection[FleetChange], reason: Reason | None) -> None:
-        if reason is not None:
-            _log.info("view resynced", reason=reason, revision=self._core.revision)
-            if self._metrics is not None:
-                self._metrics.resyncs.labels(reason=reason).inc()
-        elif changes and self._metrics is not None:
-            self._metrics.deltas_applied.inc()
-        if changes:
+    def _tell(self, moved: Moved) -> None:
+        self._counting.moved(moved)
+        if moved.caught_up is not None:
+            reason = moved.caught_up
+            _log.info("view caught up", reason=reason, revision=self._core.revision)
+            self._teller.report(f"resync: {reason}")
+        if moved.changes is None or moved.changes:
             for reader in self._readers:
-                reader.moved(changes, self.fleet)
+                reader.moved(moved.changes, self.fleet)
+        self._wake()
+
+    def _wake(self) -> None:
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._wake()
+        for reader in self._readers:
+            reader.wake()
 
     def _connection_changed(self, connected: bool) -> None:  # noqa: FBT001
         if connected:
             self._do(self._core.reconnected())
         else:
+            self._core.disconnected()
             _log.warning("contact lost", revision=self._core.revision)
+            self._teller.report("contact lost")
 
     async def _follow_live(self, live: Subscription) -> None:
+        lost, pause_at = 0, self._clock.monotonic() + SLICE_S
         async for message in live:
+            if live.lost != lost:
+                lost = live.lost
+                self._do(self._core.dropped())
             entry = live_entry(message)
             if entry is not None:
                 self._do(self._core.live(entry))
+            if self._clock.monotonic() >= pause_at:
+                await asyncio.sleep(0)
+                pause_at = self._clock.monotonic() + SLICE_S
 
     async def _follow_heads(self, heads: Subscription) -> None:
         async for message in heads:
@@ -304,44 +349,33 @@ class RouterView(Lifetime):
     async def _catch_up(self, request: CatchUp) -> None:
         anew, pause_s = request.anew, AGAIN_AFTER_S
         while True:
+            self._core.looking()
             try:
-                replica, changes = await catch_up(self._core, self._feed, anew=anew)
-                self._do(self._core.caught_up(replica, request.reason, changes))
-                last = await self._feed.last_head()
+                found = await catch_up(self._core, self._feed, anew=anew)
             except (SequenceGapError, DivergenceError) as error:
-                _log.warning("view read anew", reason=str(error))
                 anew = True
-            except (NotYetError, SnapshotUnusableError, LogUnavailableError) as error:
-                _log.debug("not caught up yet", reason=str(error))
+                self._note_trouble(error)
+            except ControlPlaneError as error:
+                self._note_trouble(error)
             else:
-                if last is not None:
-                    head, age_s = last
-                    now = self._clock.monotonic()
-                    self._do(self._core.head(head, now, age_s))
+                self._trouble = ""
+                now = self._clock.monotonic()
+                self._do(self._core.caught_up(found, request.reason, now))
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, AGAIN_AFTER_S_MAX)
+
+    def _note_trouble(self, error: ControlPlaneError) -> None:
+        """Log it once: it is tried again until it works."""
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            _log.warning("not caught up yet", reason=self._trouble)
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
             self._do(self._core.tick(self._clock.monotonic()))
-
-    # ---- presence and checkpoints ----------------------------------------------
-    async def _say_presence(self) -> None:
-        every_s = self._settings.presence_ttl_s / 3
-        while True:
-            moved = self._moved
-            try:
-                await say_presence(self._broker, self._feed.names, self.presence)
-            except ControlPlaneError as error:
-                _log.debug("presence not stored", reason=str(error))
-            await asyncio.sleep(PRESENCE_PAUSE_S)
-            try:
-                async with asyncio.timeout(every_s - PRESENCE_PAUSE_S):
-                    await moved.wait()
-            except TimeoutError:
-                continue
+            self._counting.show(self._core, self.stale_for_s)
 
     @property
     def presence(self) -> Presence:
@@ -355,32 +389,7 @@ class RouterView(Lifetime):
             stale_for_s=round(self.stale_for_s, 3),
         )
 
-    async def _save_checkpoints(self, path: Path) -> None:
-        while True:
-            await asyncio.sleep(self._settings.checkpoint_every_s)
-            await self._save_checkpoint(path)
-
-    async def _save_checkpoint(self, path: Path) -> None:
-        replica = self._core.replica
-        if replica is None or replica is self._saved:
-            return
-        try:
-            now = self._clock.now()
-            await asyncio.to_thread(write_checkpoint, path, replica, now)
-        except OSError as error:
-            _log.warning("checkpoint not written", path=str(path), reason=str(error))
-            return
-        self._saved = replica
-        if self._metrics is not None:
-            self._metrics.checkpoints_written.inc()
-
     async def _close(self) -> None:
-        if self._checkpoint is not None and self.source == "live":
-            await self._save_checkpoint(self._checkpoint)
-        if not self._announce:
-            return
-        try:
-            async with asyncio.timeout(GOODBYE_S_MAX):
-                await say_goodbye(self._broker, self._feed.names, self.name)
-        except (ControlPlaneError, TimeoutError):
-            return
+        if self._keeper is not None:
+            await self._keeper.save()
+        await self._teller.goodbye()

@@ -4,41 +4,41 @@ States. No replica yet; a replica from a checkpoint (served, but not confirmed);
 live one. Beside that it is catching up (a task of the shell reads snapshot and view
 stream; live messages wait in a buffer) or not.
 
-Inputs: live view messages, the outcome of catching up, heads, time. Effects:
-`CatchUp` (one at a time), `Moved` (the position changed, with what changed in the
-fleet), `Diverged`.
+Inputs: live view messages, the outcome of catching up, heads, contact lost and found,
+time. Effects: `CatchUp` (one at a time), `Moved` (the position changed, with what
+changed in the fleet), `Diverged`.
 
 Rules. Only the next delta of the current epoch is applied. One already applied is
-dropped. Any gap, other epoch or divergence means: catch up. An epoch is learnt from
-the view stream or a snapshot, never from a head. A head tells how far the leader is:
-level with it (same epoch, ordinal and digest) its revision is one's own, for nothing
-in between changed the view; a later head with a lower revision is ignored.
+dropped, but compared. Any gap, other epoch or divergence means: catch up. What waited
+meanwhile and stands before the place reached is old news, whatever its epoch. An
+epoch is learnt from the view stream or a snapshot, never from a head. A head tells
+how far the leader is: level with it (same epoch, ordinal and digest) its revision is
+one's own, for nothing in between changed the view; a later head with a lower revision
+is ignored. Within an epoch the position never steps back, unless the history that it
+was reached by turns out to be another than the view stream's: then it is a divergence.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from controlplane.viewfeed import Head, SnapshotPointer, ViewEntry
+from controlplane.viewfeed import Head, ViewEntry
 from events import Revision
 from projections import (
-    EMPTY,
     Delta,
     DivergenceError,
     Epoch,
     EpochStarted,
     FleetChange,
     SequenceGapError,
-    diff,
 )
 
 from .replica import Replica, at_beginning, fleet_at
 
-BUFFER_MAX: Final = 20_000
+BUFFER_MAX: Final = 8192
 DIGESTS_MAX: Final = 1024
 
 Reason: TypeAlias = Literal["start", "epoch", "gap", "dropped", "divergence", "history"]
@@ -53,10 +53,14 @@ class CatchUp(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The position changed, and with it these parts of the fleet."""
+    """The position changed, and with it these parts of the fleet.
 
-    changes: tuple[FleetChange, ...]
-    resync: Reason | None = None
+    None for the changes: anything may differ. ``caught_up``: after a catch-up or an
+    epoch's start, for this reason.
+    """
+
+    changes: tuple[FleetChange, ...] | None
+    caught_up: Reason | None = None
 
 
 class Diverged(msgspec.Struct, frozen=True):
@@ -68,43 +72,16 @@ class Diverged(msgspec.Struct, frozen=True):
 Effect: TypeAlias = CatchUp | Moved | Diverged
 
 
-class ReadTail(msgspec.Struct, frozen=True):
-    """Read the view stream after this sequence, on top of one's own replica."""
-
-    after: int
-
-
-class LoadSnapshot(msgspec.Struct, frozen=True):
-    """Load the snapshot, then read the view stream after it."""
-
-    pointer: SnapshotPointer
-
-
-class BeginWith(msgspec.Struct, frozen=True):
-    """Begin with this replica, then read the view stream after it."""
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What catching up found at the end of the view stream."""
 
     replica: Replica
-
-
-class Wait(msgspec.Struct, frozen=True):
-    """Nothing to begin with yet: the leader must write a snapshot first."""
-
-    reason: str
-
-
-Plan: TypeAlias = ReadTail | LoadSnapshot | BeginWith | Wait
-
-
-class StreamEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """What a catching-up router found of the view stream and the snapshots."""
-
-    first: int
-    last: int
-    entry: ViewEntry | None
-    """The last message that is no foreign one; None: the stream is empty."""
-    beginning: ViewEntry | None
-    """The start of its epoch, if the stream still has it."""
-    pointer: SnapshotPointer | None
+    changes: tuple[FleetChange, ...] | None
+    """What led there from one's own replica; None: the way did not lead over it."""
+    age_s: float = 0.0
+    """At most so long ago somebody is known to have had all there was."""
+    head: tuple[Head, float] | None = None
+    """The last head and its age, if the leader spoke lately."""
 
 
 class Core:
@@ -114,16 +91,18 @@ class Core:
         """Begin with nothing; behind a head for ``behind_max_s``: catch up."""
         self.replica: Replica | None = None
         self.source: Source = "none"
+        self.duplicates = self.drops = 0
         self._behind_max_s = behind_max_s
         self._buffer: deque[ViewEntry] = deque()
         self._catching = False
-        self._overflowed = False
+        self._owed: Reason | None = None
+        """Something was missed since the catching up began: do it once more."""
         self._digests: OrderedDict[tuple[Epoch, int], str] = OrderedDict()
         self._fresh_at = now
-        self._fresh_age_s = 0.0
+        """When the replica was last known to be all there is."""
         self._ahead: tuple[Head, float] | None = None
+        """The head to reach, and the moment that it spoke of."""
         self._behind_since: float | None = None
-        self.duplicates = 0
 
     # ---- where it stands -------------------------------------------------------
     @property
@@ -133,18 +112,28 @@ class Core:
 
     def stale_for_s(self, now: float) -> float:
         """Seconds since the replica was last known to be all there is."""
-        return max(0.0, now - self._fresh_at) + self._fresh_age_s
+        return max(0.0, now - self._fresh_at)
 
     # ---- the view stream -------------------------------------------------------
     def live(self, entry: ViewEntry) -> list[Effect]:
         """A stored view message arrived as it was republished."""
+        if not self._catching:
+            return self._take(entry)
+        if len(self._buffer) >= BUFFER_MAX:
+            self._buffer.clear()
+            self._drop()
+        self._buffer.append(entry)
+        return []
+
+    def dropped(self) -> list[Effect]:
+        """The shell was too slow: live messages were dropped before they got here."""
+        self._drop()
+        return [] if self._catching else self._catch_up("dropped")
+
+    def _drop(self) -> None:
+        self.drops += 1
         if self._catching:
-            if len(self._buffer) >= BUFFER_MAX:
-                self._buffer.clear()
-                self._overflowed = True
-            self._buffer.append(entry)
-            return []
-        return self._take(entry)
+            self._owed = "dropped"
 
     def _take(self, entry: ViewEntry) -> list[Effect]:
         match entry.message:
@@ -159,15 +148,15 @@ class Core:
         replica = self.replica
         if replica is None:
             return self._catch_up("epoch")
-        if start.epoch == replica.position.epoch:
+        own = replica.position.epoch
+        if start.epoch == own:
             return []
-        fleet = fleet_at(start, replica.fleet)
+        is_next = start.epoch.log_id == own.log_id and start.epoch > own
+        fleet = fleet_at(start, replica.fleet) if is_next else None
         if fleet is None:
             return self._catch_up("epoch")
-        moved = at_beginning(start, view_seq, fleet)
-        changes = () if fleet is replica.fleet else diff(replica.fleet, fleet)
-        self._stand_at(moved)
-        return [Moved(changes, "epoch")]
+        self._stand_at(at_beginning(start, view_seq, fleet))
+        return [Moved(() if fleet is replica.fleet else None, "epoch")]
 
     def _delta(self, delta: Delta, view_seq: int) -> list[Effect]:
         replica = self.replica
@@ -189,12 +178,24 @@ class Core:
     def _compare(self, delta: Delta) -> list[Effect]:
         """A delta that is applied already: drop it, but look at its digest."""
         self.duplicates += 1
-        own = self._digests.get((delta.epoch, delta.ordinal), delta.digest)
-        if own == delta.digest:
+        return self._agree(delta.epoch, delta.ordinal, delta.digest)
+
+    def _agree(self, epoch: Epoch, ordinal: int, digest: str) -> list[Effect]:
+        """Compare what somebody says of a place with what was there, if it is known."""
+        own = self._digest_at(epoch, ordinal)
+        if own is None or own == digest:
             return []
-        where = f"epoch {delta.epoch} ordinal {delta.ordinal}"
-        error = DivergenceError(where=where, expected=delta.digest, got=own)
+        where = f"epoch {epoch} ordinal {ordinal}"
+        error = DivergenceError(where=where, expected=digest, got=own)
         return [Diverged(error), *self._catch_up("divergence", anew=True)]
+
+    def _digest_at(self, epoch: Epoch, ordinal: int) -> str | None:
+        replica = self.replica
+        if replica is not None:
+            position = replica.position
+            if (epoch, ordinal) == (position.epoch, position.ordinal):
+                return replica.fleet.digest
+        return self._digests.get((epoch, ordinal))
 
     def _stand_at(self, replica: Replica) -> None:
         self.replica = replica
@@ -202,114 +203,129 @@ class Core:
         self._digests[position.epoch, position.ordinal] = replica.fleet.digest
         if len(self._digests) > DIGESTS_MAX:
             self._digests.popitem(last=False)
-        if self._ahead is not None:
-            head, heard_at = self._ahead
-            if self._reached(head):
-                self._ahead = self._behind_since = None
-                self._fresh_at, self._fresh_age_s = heard_at, head.unpublished_age_s
+        if self._ahead is not None and self._reached(self._ahead[0]):
+            (head, moment), self._ahead = self._ahead, None
+            self._behind_since = None
+            self._fresh(moment)
+            self._adopt(head)
+
+    def _adopt(self, head: Head) -> bool:
+        """Take the revision of a head that one is level with; whether it was news."""
+        replica = self.replica
+        if (
+            replica is None
+            or head.ordinal != replica.position.ordinal
+            or head.digest != replica.digest
+            or head.revision <= replica.revision
+        ):
+            return False
+        self.replica = msgspec.structs.replace(
+            replica, revision=head.revision, anomalies=head.anomalies
+        )
+        return True
 
     def _reached(self, head: Head) -> bool:
-        key = (head.epoch, head.ordinal)
-        return self._digests.get(key) == head.digest
+        if self.replica is None:
+            return False
+        position = self.replica.position
+        return position.epoch == head.epoch and position.ordinal >= head.ordinal
+
+    def _fresh(self, moment: float) -> None:
+        self._fresh_at = max(self._fresh_at, moment)
 
     # ---- catching up -----------------------------------------------------------
-    def begin(self, checkpoint: Replica | None, age_s: float = 0.0) -> list[Effect]:
-        """Start: serve the ``checkpoint`` (of that age) if any, and catch up."""
+    def begin(
+        self, checkpoint: tuple[Replica, float] | None, now: float
+    ) -> list[Effect]:
+        """Start: serve the ``checkpoint`` (and its age) if any, and catch up."""
         effects: list[Effect] = []
         if checkpoint is not None:
-            self._fresh_age_s = age_s
-            self.replica, self.source = checkpoint, "checkpoint"
-            position = checkpoint.position
-            key = (position.epoch, position.ordinal)
-            self._digests[key] = checkpoint.fleet.digest
-            effects.append(Moved(diff(EMPTY, checkpoint.fleet), "start"))
+            replica, age_s = checkpoint
+            self._fresh_at, self.source = now - age_s, "checkpoint"
+            self._stand_at(replica)
+            effects.append(Moved(None))
         return [*effects, *self._catch_up("start")]
 
+    def disconnected(self) -> None:
+        """Contact is lost: what is republished from now on is missing."""
+        if self._catching and self._owed is None:
+            self._owed = "gap"
+
     def reconnected(self) -> list[Effect]:
-        """The connection was away: what was republished meanwhile is missing."""
+        """There is contact again: fetch what was republished meanwhile."""
         return self._catch_up("gap")
 
-    def plan(self, end: StreamEnd, *, anew: bool) -> Plan:
-        """How to reach the end of the view stream."""
-        if end.entry is None or end.entry.message is None:
-            return self._plan_without_stream(end, anew=anew)
-        message = end.entry.message
-        ordinal = message.ordinal if isinstance(message, Delta) else 0
-        base = end.entry.view_seq - ordinal
-        replica = None if anew else self.replica
-        if replica is not None and replica.position.epoch == message.epoch:
-            after = base + replica.position.ordinal
-            if after >= end.first - 1:
-                return ReadTail(min(after, end.last))
-        return self._plan_snapshot(end, message.epoch, base, replica)
+    def looking(self) -> None:
+        """The shell is about to look where the stream ends: whatever is owed, it is."""
+        self._owed = None
 
-    def _plan_snapshot(
-        self, end: StreamEnd, epoch: Epoch, base: int, replica: Replica | None
-    ) -> Plan:
-        pointer = end.pointer
-        if pointer is not None and pointer.position.epoch == epoch:
-            if base + pointer.position.ordinal >= end.first - 1:
-                return LoadSnapshot(pointer)
-            return Wait("the snapshot is older than what the view stream holds")
-        match end.beginning:
-            case ViewEntry(view_seq, EpochStarted() as start):
-                fleet = fleet_at(start, None if replica is None else replica.fleet)
-                if fleet is not None:
-                    return BeginWith(at_beginning(start, view_seq, fleet))
-        return Wait("the epoch's first snapshot is not written yet")
-
-    def _plan_without_stream(self, end: StreamEnd, *, anew: bool) -> Plan:
-        """The view stream is empty: by age, or because nothing ever happened."""
-        pointer, replica = end.pointer, None if anew else self.replica
-        if pointer is None:
-            return Wait("no projector has published a view yet")
-        place = pointer.position
-        if place.view_seq < end.last:
-            return Wait("the snapshot is older than what the view stream held")
-        if place.view_seq > end.last:
-            return Wait("the view stream lost its tail; its leader will refill it")
-        if replica is not None and (
-            replica.position.epoch == place.epoch
-            and replica.position.ordinal >= place.ordinal
-        ):
-            return ReadTail(end.last)
-        return LoadSnapshot(pointer)
-
-    def caught_up(
-        self,
-        replica: Replica,
-        reason: Reason,
-        changes: tuple[FleetChange, ...] | None = None,
-    ) -> list[Effect]:
-        """The end of the view stream was reached with ``replica``.
-
-        ``changes``: what led there from one's own replica; None: work it out. What
-        waited meanwhile comes next.
-        """
+    def caught_up(self, found: Found, reason: Reason, now: float) -> list[Effect]:
+        """The end of the view stream was reached. What waited comes next."""
         self._catching = False
-        before = self.replica
-        effects: list[Effect] = []
-        if before is None or not _is_step_back(before, replica):
-            if changes is None:
-                changes = diff(EMPTY if before is None else before.fleet, replica.fleet)
-            if before is not None and before.position.epoch == replica.position.epoch:
-                revision = max(before.revision, replica.revision)
-                replica = msgspec.structs.replace(replica, revision=revision)
-            self._stand_at(replica)
+        before, changes = self.replica, found.changes
+        if before is None:
+            self._fresh_at = now - found.age_s
+        self._fresh(now - found.age_s)
+        if before is None or not self._is_step_back(found.replica, reason):
+            if before is not None and found.replica.fleet is before.fleet:
+                changes = ()
+            self._stand_at(self._not_below(before, found.replica, reason))
         else:
             changes = ()
-        effects.append(Moved(changes, reason))
         self.source = "live"
+        effects: list[Effect] = [Moved(changes, reason)]
+        if found.head is not None:
+            head, age_s = found.head
+            effects += self.head(head, now, age_s)
+        owed, self._owed = self._owed, None
+        if owed is not None:
+            effects += self._catch_up(owed)
+        return [*effects, *self._drain()]
+
+    def _is_step_back(self, after: Replica, reason: Reason) -> bool:
+        """Whether ``after`` is an earlier place of the history that one is in."""
+        if self.replica is None:
+            return False
+        old, new = self.replica.position, after.position
+        if old.epoch != new.epoch or new.ordinal >= old.ordinal:
+            return False
+        known = self._digest_at(new.epoch, new.ordinal)
+        forked = reason == "divergence" if known is None else known != after.digest
+        if forked:
+            self._digests.clear()
+        return not forked
+
+    def _not_below(
+        self, before: Replica | None, after: Replica, reason: Reason
+    ) -> Replica:
+        """``after``, at a revision that one's own has already been told to be at."""
+        if (
+            before is None
+            or reason == "divergence"
+            or before.position.epoch != after.position.epoch
+            or before.position.ordinal > after.position.ordinal
+            or before.revision <= after.revision
+        ):
+            return after
+        return msgspec.structs.replace(after, revision=before.revision)
+
+    def _drain(self) -> list[Effect]:
+        """Take what waited, until something is missing again."""
+        effects: list[Effect] = []
         waiting, self._buffer = self._buffer, deque()
-        overflowed, self._overflowed = self._overflowed, False
         for entry in waiting:
             if self._catching:
                 self._buffer.append(entry)
-            else:
+            elif not self._is_old_news(entry):
                 effects += self._take(entry)
-        if overflowed and not self._catching:
-            effects += self._catch_up("dropped")
         return effects
+
+    def _is_old_news(self, entry: ViewEntry) -> bool:
+        if self.replica is None or entry.message is None:
+            return False
+        position = self.replica.position
+        is_other = entry.message.epoch != position.epoch
+        return is_other and entry.view_seq <= position.view_seq
 
     def _catch_up(self, reason: Reason, *, anew: bool = False) -> list[Effect]:
         if self._catching:
@@ -323,62 +339,25 @@ class Core:
         replica = self.replica
         if replica is None or self.source != "live":
             return []
-        position = replica.position
-        if head.epoch != position.epoch:
-            self._mark_behind(head, now)
+        moment = now - age_s - head.unpublished_age_s
+        if not self._reached(head):
+            self._ahead = (head, moment)
+            if self._behind_since is None:
+                self._behind_since = now
             return []
-        if head.ordinal > position.ordinal:
-            self._mark_behind(head, now)
-            return []
-        own = self._digests.get((head.epoch, head.ordinal), head.digest)
-        if own != head.digest:
-            where = f"epoch {head.epoch} ordinal {head.ordinal}"
-            error = DivergenceError(where=where, expected=head.digest, got=own)
-            return [Diverged(error), *self._catch_up("divergence", anew=True)]
-        self._ahead = self._behind_since = None
-        self._fresh_at, self._fresh_age_s = now, head.unpublished_age_s + age_s
-        if head.ordinal == position.ordinal and head.revision > replica.revision:
-            self.replica = msgspec.structs.replace(
-                replica, revision=head.revision, anomalies=head.anomalies
-            )
-            return [Moved(())]
-        return []
-
-    def _mark_behind(self, head: Head, now: float) -> None:
-        self._ahead = (head, now)
-        if self._behind_since is None:
-            self._behind_since = now
+        wrong = self._agree(head.epoch, head.ordinal, head.digest)
+        if wrong:
+            return wrong
+        self._fresh(moment)
+        ahead = self._ahead
+        if ahead is not None and ahead[0].epoch != head.epoch:
+            self._ahead = self._behind_since = None
+        return [Moved(())] if self._adopt(head) else []
 
     def tick(self, now: float) -> list[Effect]:
         """Time passed: behind a head for too long means that something was lost."""
         since = self._behind_since
         if since is None or now - since < self._behind_max_s:
             return []
-        self._behind_since = None
+        self._ahead = self._behind_since = None
         return self._catch_up("gap")
-
-
-def collected(
-    replica: Replica, entries: Sequence[ViewEntry]
-) -> tuple[Replica, tuple[FleetChange, ...]]:
-    """The replica after ``entries`` of the view stream, and what they changed.
-
-    Raises `SequenceGapError` or `DivergenceError`.
-    """
-    changes: list[FleetChange] = []
-    for entry in entries:
-        match entry.message:
-            case Delta() as delta if delta.ordinal > replica.position.ordinal:
-                replica = replica.after(delta, entry.view_seq)
-                changes.extend(delta.changes)
-            case EpochStarted() as start if start.epoch != replica.position.epoch:
-                raise SequenceGapError(
-                    expected=replica.position.view_seq + 1, got=entry.view_seq
-                )
-    return replica, tuple(changes)
-
-
-def _is_step_back(before: Replica, after: Replica) -> bool:
-    """Whether ``after`` is an earlier place in the same epoch."""
-    old, new = before.position, after.position
-    return old.epoch == new.epoch and new.ordinal < old.ordinal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from random import Random
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from controlplane.clock import Clock
 from controlplane.errors import SettingsError
@@ -25,6 +25,9 @@ from projections import (
 )
 
 PolicyName: TypeAlias = Literal["weighted_random", "round_robin"]
+TRIES: Final = 8
+"""Picks again so often when the pick is one to leave out, before it looks closely."""
+TURNS_MAX: Final = 4096
 
 
 class Picker:
@@ -35,7 +38,7 @@ class Picker:
         self._clock, self._tally = clock, tally
         self._ejected: dict[WorkerKey, float] = {}
         self._rng = Random()  # noqa: S311 - spreads load, guards nothing
-        self._turn = 0
+        self._turns: dict[Wanted, int] = {}
 
     def pick(
         self,
@@ -46,21 +49,44 @@ class Picker:
         exclude: Collection[Worker],
     ) -> Worker:
         """A worker out of ``fleet``. Raises as `RouterView.pick`."""
+        kept_out = self._kept_out(exclude) if exclude or self._ejected else ()
         try:
-            kept_out = self._kept_out(exclude) if exclude or self._ejected else ()
-            found = candidates(fleet, wanted, kept_out, fleet.visible)
+            worker = self._pick(fleet, wanted, policy, rng or self._rng, kept_out)
         except ModelNotFoundError:
             self._tally.fail("model_not_found")
             raise
         except ModelUnavailableError:
             self._tally.fail("model_unavailable")
             raise
-        worker = self._choose(fleet, found, policy, rng)
         self._tally.picked += 1
         return worker
 
+    def _pick(
+        self,
+        fleet: Fleet,
+        wanted: Wanted,
+        policy: PolicyName | Policy,
+        rng: RandomNumbers,
+        kept_out: Collection[WorkerKey],
+    ) -> Worker:
+        """Leaving few out is done by picking again: the shares come out the same.
+
+        Only when that does not help, or the policy is the caller's, are candidates
+        gathered without them, which costs as much as there are workers.
+        """
+        found = candidates(fleet, wanted, (), fleet.visible)
+        if not callable(policy):
+            for _ in range(TRIES):
+                worker = self._choose(fleet, wanted, found, policy, rng)
+                if not kept_out or (worker.namespace, worker.worker_id) not in kept_out:
+                    return worker
+        if kept_out:
+            found = candidates(fleet, wanted, kept_out, fleet.visible)
+        return self._choose(fleet, wanted, found, policy, rng)
+
     def eject(self, worker: Worker, for_s: float) -> None:
         """Do not pick ``worker`` for ``for_s`` seconds."""
+        self._forgive()
         until = self._clock.monotonic() + for_s
         self._ejected[worker.namespace, worker.worker_id] = until
 
@@ -73,19 +99,27 @@ class Picker:
     def _choose(
         self,
         fleet: Fleet,
+        wanted: Wanted,
         found: Candidates,
         policy: PolicyName | Policy,
-        rng: RandomNumbers | None,
+        rng: RandomNumbers,
     ) -> Worker:
         if policy == "weighted_random":
-            return pick_weighted(fleet, found, rng or self._rng)
+            return pick_weighted(fleet, found, rng)
         if policy == "round_robin":
-            self._turn += 1
-            return pick_in_turn(fleet, found, self._turn - 1)
+            return pick_in_turn(fleet, found, self._turn_of(wanted))
         if callable(policy):
             return policy(found.workers(fleet))
         rule = "weighted_random, round_robin or a callable in this version"
         raise SettingsError(field="policy", value=policy, rule=rule)
+
+    def _turn_of(self, wanted: Wanted) -> int:
+        """Each wish has turns of its own: others' picks must not skip its workers."""
+        if len(self._turns) >= TURNS_MAX:
+            self._turns.clear()
+        turn = self._turns.get(wanted, 0)
+        self._turns[wanted] = turn + 1
+        return turn
 
     def _kept_out(self, exclude: Collection[Worker]) -> Collection[WorkerKey]:
         self._forgive()

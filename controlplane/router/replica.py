@@ -29,6 +29,11 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     """Identifies the record at the position's ``delta_revision``."""
     anomalies: AnomalyCounts
 
+    @property
+    def digest(self) -> str:
+        """The digest of its fleet."""
+        return self.fleet.digest
+
     def after(self, delta: Delta, view_seq: int) -> Replica:
         """The replica after the next delta, which stands at ``view_seq``.
 
@@ -38,6 +43,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
         expected = self.position.ordinal + 1
         if delta.epoch != self.position.epoch or delta.ordinal != expected:
             raise SequenceGapError(expected=expected, got=delta.ordinal)
+        if view_seq != self.position.view_seq + 1:
+            raise SequenceGapError(expected=self.position.view_seq + 1, got=view_seq)
         if delta.previous_revision != self.position.delta_revision:
             raise SequenceGapError(
                 expected=self.position.delta_revision, got=delta.previous_revision
@@ -45,7 +52,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
         return Replica(
             position=Position(
                 epoch=delta.epoch,
-                base=view_seq - delta.ordinal,
+                base=self.position.base,
                 ordinal=delta.ordinal,
                 delta_revision=delta.revision,
             ),

@@ -1,0 +1,141 @@
+"""What a router tells others of itself: presence, and reports for looking back.
+
+Both are best effort: they never hold up following or picking, and what cannot be
+sent waits in a short line whose oldest is dropped first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from controlplane.broker import Broker
+from controlplane.clock import Clock
+from controlplane.errors import AppendOutcomeUnknownError, LogUnavailableError
+from controlplane.presence import (
+    Presence,
+    RouterReport,
+    say_goodbye,
+    say_presence,
+    say_report,
+)
+from controlplane.topology import Names
+from events import ControlPlaneError
+from projections import WorkerKey
+
+_log = structlog.get_logger()
+REPORT_EVERY_S: Final = 10.0
+REPORT_PAUSE_S: Final = 0.1
+REPORTS_WAITING_MAX: Final = 16
+PRESENCE_PAUSE_S: Final = 0.25
+GOODBYE_S_MAX: Final = 1.0
+
+
+class Teller:
+    """Speaks for one router."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        names: Names,
+        clock: Clock,
+        presence: Callable[[], Presence],
+        ejected: Callable[[], tuple[WorkerKey, ...]],
+        *,
+        silent: bool = False,
+    ) -> None:
+        """Say what ``presence`` and ``ejected`` answer at that moment.
+
+        ``silent``: say nothing at all.
+        """
+        self._silent = silent
+        self._broker, self._names, self._clock = broker, names, clock
+        self._presence, self._ejected = presence, ejected
+        self._waiting: deque[RouterReport] = deque(maxlen=REPORTS_WAITING_MAX)
+        self._report_due = asyncio.Event()
+
+    def start(
+        self,
+        tasks: asyncio.TaskGroup,
+        every_s: float,
+        moved: Callable[[], asyncio.Event],
+    ) -> None:
+        """Speak for as long as ``tasks`` run; see `_keep_present`."""
+        if not self._silent:
+            tasks.create_task(self._keep_present(every_s, moved))
+            tasks.create_task(self._keep_reporting())
+
+    # ---- presence --------------------------------------------------------------
+    async def _keep_present(
+        self, every_s: float, moved: Callable[[], asyncio.Event]
+    ) -> None:
+        """Say where the router stands: when it ``moved``, and every ``every_s``."""
+        while True:
+            movement = moved()
+            try:
+                await say_presence(self._broker, self._names, self._presence())
+            except ControlPlaneError as error:
+                _log.debug("presence not stored", reason=str(error))
+            await asyncio.sleep(PRESENCE_PAUSE_S)
+            try:
+                async with asyncio.timeout(max(0.0, every_s - PRESENCE_PAUSE_S)):
+                    await movement.wait()
+            except TimeoutError:
+                continue
+
+    # ---- reports ---------------------------------------------------------------
+    def report(self, reason: str) -> None:
+        """Report as it is now; sent soon, or when there is contact again."""
+        if self._silent:
+            return
+        ejected = tuple(f"{namespace}/{name}" for namespace, name in self._ejected())
+        self._waiting.append(
+            RouterReport(
+                presence=self._presence(),
+                at=self._clock.now(),
+                ejected=ejected,
+                reason=reason,
+            )
+        )
+        self._report_due.set()
+
+    async def _keep_reporting(self) -> None:
+        """Send reports as they come, and a regular one when none came for long."""
+        while True:
+            try:
+                async with asyncio.timeout(REPORT_EVERY_S):
+                    await self._report_due.wait()
+            except TimeoutError:
+                self.report("regular")
+            self._report_due.clear()
+            await self._send()
+            await asyncio.sleep(REPORT_PAUSE_S)
+
+    async def _send(self) -> None:
+        while self._waiting:
+            report = self._waiting[0]
+            try:
+                await say_report(self._broker, self._names, report)
+            except (LogUnavailableError, AppendOutcomeUnknownError):
+                self._report_due.set()
+                return
+            except ControlPlaneError as error:
+                _log.debug("report not stored", reason=str(error))
+            if self._waiting and self._waiting[0] is report:
+                self._waiting.popleft()
+
+    async def goodbye(self) -> None:
+        """The router leaves by itself: say so, if that is possible at once."""
+        if self._silent:
+            return
+        try:
+            async with asyncio.timeout(GOODBYE_S_MAX):
+                await say_goodbye(self._broker, self._names, self._presence().name)
+                self.report("stopped")
+                await self._send()
+        except (ControlPlaneError, TimeoutError):
+            return
