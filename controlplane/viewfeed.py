@@ -169,12 +169,16 @@ class ViewFeed:
     async def write_snapshot(self, snapshot: Snapshot, now: datetime) -> bool:
         """Store a snapshot, then point to it, only ever forward; whether it did.
 
-        One that cannot be read any more is replaced all the same. Of older ones the one before is kept.
+        One that cannot be read any more is replaced all the same. Of older ones the
+        one before is kept.
         """
         before, expected = await self._pointer()
-        if before is not None and not _is_forward(before, snapshot):
-            if await self._can_be_read(before):
-                return False
+        if (
+            before is not None
+            and not _is_forward(before, snapshot)
+            and await self._can_be_read(before)
+        ):
+            return False
         packed, checksum = pack_snapshot(snapshot)
         snapshot_id = new_uuid7()
         pieces = range(0, len(packed), CHUNK_BYTES)
