@@ -143,6 +143,8 @@ class LeaseBook:
             self._servers_since.clear()
             return Verdict()
         guard = self._guard
+        # Both brakes begin at once, so that together they hold no longer than one.
+        kept = self._kept_servers(lives, silent, now, own_server)
         mass = len(silent) >= guard.least and len(silent) > guard.share * len(lives)
         if not mass:
             self._guard_since = None
@@ -151,7 +153,6 @@ class LeaseBook:
         since = self._guard_since
         if since is not None and now - since < guard.hold_s:
             return Verdict(held=len(overdue), guard_engaged=True)
-        kept = self._kept_servers(lives, silent, now, own_server)
         expire = tuple(o for o in overdue if self._server_of(o.life) not in kept)
         return Verdict(
             expire=expire,

@@ -32,6 +32,11 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     ports: frozenset[PortKey] = frozenset()
 
     @property
+    def ended(self) -> bool:
+        """Whether its registration ended and only ports are left of it."""
+        return self.registered is None and self.last is not None
+
+    @property
     def key(self) -> LifeKey:
         """What it is found by."""
         return (self.namespace, self.worker_id, self.incarnation)

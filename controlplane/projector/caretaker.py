@@ -9,8 +9,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+import msgspec
+
 from controlplane.beats import Beat, NoticeKind, WireNotice
-from events import Incarnation, Namespace, Record, Revision, WorkerExpired, WorkerId
+from events import (
+    Incarnation,
+    Namespace,
+    Record,
+    Revision,
+    WorkerEvent,
+    WorkerExpired,
+    WorkerId,
+)
 from projections import FoldState, LeaseBook, Life, LifeKey
 
 from .effects import Effect, Expire, Inquire, Tell
@@ -18,6 +28,40 @@ from .effects import Effect, Expire, Inquire, Tell
 REMEMBERED_MAX: Final = 10_000
 NOTICE_EVERY_S: Final = 3.0
 EXPIRY_RETRY_S: Final = 2.0
+
+
+class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
+    """What the log says, read at its leader, of a worker whose beat does not fit."""
+
+    namespace: Namespace
+    worker_id: WorkerId
+    beat: Beat
+    last: Record | None
+    """The last record on the worker's subject…"""
+    own: Record | None
+    """…and the one at the beat's revision."""
+    log_id: str
+    log_end: Revision
+
+    @property
+    def shows_loss(self) -> bool:
+        """Whether the log ends below what it acknowledged to this life."""
+        return self.beat.log_id == self.log_id and self.beat.revision > self.log_end
+
+    @property
+    def was_here(self) -> bool:
+        """Whether the log holds what it acknowledged to this life."""
+        event = None if self.own is None else self.own.event
+        return (
+            isinstance(event, WorkerEvent)
+            and event.incarnation == self.beat.incarnation
+        )
+
+    def has_news_for(self, folded: Revision) -> bool:
+        """Whether the log says more of this worker than is folded."""
+        if folded < self.beat.revision <= self.log_end:
+            return True
+        return self.last is not None and self.last.revision > folded
 
 
 class Caretaker:
@@ -66,12 +110,16 @@ class Caretaker:
         """
         key = (*worker, beat.incarnation)
         life = fold.lives.get(key)
-        if life is not None:
-            self._book.beat(key, now, beat.server_id)
-            if answers and life.registered is not None:
-                return self._tell_quarantined(fold, life, now)
+        if life is None or life.ended:
+            return self._tell_unknown(fold, worker, beat, now) if answers else []
+        self._book.beat(key, now, beat.server_id)
+        if not answers:
             return []
-        return self._tell_unknown(fold, worker, beat, now) if answers else []
+        if beat.revision > fold.revision and beat.log_id == self._log_id:
+            return self._inquire(worker, beat, now)
+        if life.registered is not None:
+            return self._tell_quarantined(fold, life, now)
+        return []
 
     def _tell_unknown(
         self,
@@ -80,48 +128,55 @@ class Caretaker:
         beat: Beat,
         now: float,
     ) -> list[Effect]:
-        current = fold.fleet_state.workers.get(worker)
         incarnation = beat.incarnation
+        current = fold.fleet_state.workers.get(worker)
         if current is not None:
             life = fold.lives.get(current.life_key)
             since = 0 if life is None or life.registered is None else life.registered
-            if since <= beat.revision and beat.log_id == self._log_id:
-                return []
-            reason = f"incarnation {current.incarnation} registered"
-            return self._tell(
-                worker, _notice(incarnation, "superseded", reason, since), now
-            )
-        if beat.log_id != self._log_id:
+            if since > beat.revision or beat.log_id != self._log_id:
+                notice = _superseded(incarnation, current.incarnation, since)
+                return self._tell(worker, notice, now)
+        elif beat.log_id != self._log_id:
             reason = f"the log is {self._log_id} now"
             notice = _notice(incarnation, "unknown", reason, fold.revision)
             return self._tell(worker, notice, now)
-        if incarnation in self._expired:
+        elif incarnation in self._expired:
             notice = _expired(incarnation, self._expired[incarnation])
             return self._tell(worker, notice, now)
-        if self._may_say((incarnation, "unknown"), now):
+        return self._inquire(worker, beat, now)
+
+    def _inquire(
+        self, worker: tuple[Namespace, WorkerId], beat: Beat, now: float
+    ) -> list[Effect]:
+        """Ask the log before anything is said; not more often than it could be said."""
+        if self._may_say((beat.incarnation, "unknown"), now):
             return [Inquire(*worker, beat)]
         return []
 
-    def inquired(
-        self, fold: FoldState, inquiry: Inquire, last: Record | None, log_end: Revision
-    ) -> list[Effect]:
-        """The answer to `Inquire`: the subject's last record, and the log's end.
+    def inquired(self, fold: FoldState, inquiry: Inquiry) -> list[Effect]:
+        """The answer to `Inquire`.
 
         A life registered above what is folded is not unknown, unless the log ends
         below: then it lost that registration.
         """
-        beat = inquiry.beat
+        beat, last = inquiry.beat, inquiry.last
         worker = (inquiry.namespace, inquiry.worker_id)
-        if (*worker, beat.incarnation) in fold.lives:
+        life = fold.lives.get((*worker, beat.incarnation))
+        if inquiry.log_id != self._log_id or (life is not None and not life.ended):
             return []
         match last:
             case Record(event=WorkerExpired(incarnation=ended)) if (
                 ended == beat.incarnation
             ):
                 return [Tell(*worker, _expired(ended, last.revision))]
-        if fold.revision < beat.revision <= log_end:
+        if inquiry.has_news_for(fold.revision):
             return []
-        if last is not None and last.revision > fold.revision:
+        current = fold.fleet_state.workers.get(worker)
+        if current is not None and inquiry.was_here:
+            since = fold.lives[current.life_key].registered or 0
+            notice = _superseded(beat.incarnation, current.incarnation, since)
+            return [Tell(*worker, notice)]
+        if life is not None:  # the ports of an ended life: nothing is unknown
             return []
         reason = "the log holds no such life"
         notice = _notice(beat.incarnation, "unknown", reason, fold.revision)
@@ -169,6 +224,12 @@ def _notice(
     return WireNotice(
         incarnation=incarnation, kind=kind, reason=reason, revision=revision
     )
+
+
+def _superseded(
+    incarnation: Incarnation, by: Incarnation, since: Revision
+) -> WireNotice:
+    return _notice(incarnation, "superseded", f"incarnation {by} registered", since)
 
 
 def _expired(incarnation: Incarnation, revision: Revision) -> WireNotice:

@@ -21,12 +21,12 @@ import msgspec
 
 from controlplane.beats import Beat
 from controlplane.viewfeed import Head, ViewEntry
-from events import Namespace, Record, Revision, WorkerId
+from events import Namespace, Record, WorkerId
 from projections import FoldState, LeaseBook, Position, Snapshot, step, take
 
-from .caretaker import Caretaker
-from .effects import Effect, Inquire, Resign, SayHead, TakeSnapshot
-from .line import DeltaLine, Start
+from .caretaker import Caretaker, Inquiry
+from .effects import Announce, Effect, Resign, SayHead, TakeSnapshot
+from .line import OUTDATED, DeltaLine, Start
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +56,7 @@ class Core:
         name: str,
         now: float,
         snapshot_at: Position | None = None,
+        snapshot_age_s: float = 0.0,
     ) -> None:
         """Begin with ``fold`` at ``start``; the last snapshot is of ``snapshot_at``."""
         self.name, self._limits, self.book = name, limits, book
@@ -67,9 +68,11 @@ class Core:
         self._head_owed = False
         self._judged_at = now
         self._snapshot_at = snapshot_at
-        self._snapshot_time = now
+        self._snapshot_time = now - snapshot_age_s
         self._snapshot_bytes = 0
         self._snapshot_due = self._snapshot_running = False
+        self._snapshot_of: tuple[FoldState, Position] | None = None
+        self._loss_announced = False
 
     # ---- the log ---------------------------------------------------------------
     def records(self, records: Iterable[Record], now: float) -> list[Effect]:
@@ -120,7 +123,7 @@ class Core:
     def won(self) -> list[Effect]:
         """The lease was won: look where the view stream ends, go on from there."""
         if self.line.outdated:
-            return [Resign("a newer version numbers the view")]
+            return [Resign(OUTDATED)]
         self.leading = self._head_owed = True
         return self.line.look()
 
@@ -141,16 +144,17 @@ class Core:
         if self.leading and silent_s > self._limits.canary_lost_s:
             return [Resign("the canary has not returned")]
         effects = [*self._head_if_due(now), *self._go_on(now)]
-        if now - self._judged_at >= self._limits.judge_every_s:
+        if self.caught_up and now - self._judged_at >= self._limits.judge_every_s:
+            # Not before: lives that are not folded yet would lose their beats.
             self._judged_at = now
             verdict = self.care.judge(self.fold, now, own_server)
-            if self.leading and self.caught_up:
+            if self.leading:
                 effects += verdict
         return effects
 
     # ---- heads -----------------------------------------------------------------
     def _head_if_due(self, now: float) -> list[Effect]:
-        if not self.leading or self.line.position is None:
+        if not self.leading or not self.caught_up or self.line.position is None:
             return []
         owed = self._head_owed and self.line.level
         if not owed and now - self._head_at < self._limits.head_every_s:
@@ -192,9 +196,9 @@ class Core:
     def final_snapshot(self) -> Snapshot | None:
         """The snapshot of a clean stop, if a leader has news since the last one."""
         position = self.line.position
-        if not self.leading or position is None or position == self._snapshot_at:
+        if not self.leading or position is None or self.line.pending:
             return None
-        return take(self.fold, position)
+        return None if position == self._snapshot_at else take(self.fold, position)
 
     def _snapshot_covers(self) -> bool:
         """Whether the last snapshot and what the view stream holds are the whole."""
@@ -207,37 +211,59 @@ class Core:
         )
 
     def _snapshot_if_due(self, now: float) -> list[Effect]:
+        """Take a snapshot when one is due, once all that leads to it is published.
+
+        One that is ahead of the view stream would be of no use to the next leader,
+        who has to publish what lies between.
+        """
         position = self.line.position
         if position is None or self._snapshot_running:
             return []
+        if self._snapshot_of is None and self._is_snapshot_due(position, now):
+            self._snapshot_of = self.fold, position
+        if self._snapshot_of is None:
+            return []
+        fold, wanted = self._snapshot_of
+        if wanted.epoch == position.epoch and wanted.ordinal > self.line.published:
+            return []
+        self._snapshot_of = None
+        if wanted.epoch != position.epoch:
+            return []
+        self._snapshot_due, self._snapshot_running = False, True
+        return [TakeSnapshot(take(fold, wanted))]
+
+    def _is_snapshot_due(self, position: Position, now: float) -> bool:
         at, limits = self._snapshot_at, self._limits
         same = at is not None and at.epoch == position.epoch
         news = position.ordinal - (at.ordinal if at is not None and same else 0)
-        due = (
+        return (
             self._snapshot_due
             or not same
             or news >= limits.snapshot_every
             or (news > 0 and now - self._snapshot_time >= limits.snapshot_age_s)
             or self.line.bytes_encoded - self._snapshot_bytes >= limits.snapshot_bytes
         )
-        if not due:
-            return []
-        self._snapshot_due, self._snapshot_running = False, True
-        return [TakeSnapshot(take(self.fold, position))]
 
     # ---- beats -----------------------------------------------------------------
     def beat(
         self, namespace: Namespace, worker_id: WorkerId, beat: Beat, now: float
     ) -> list[Effect]:
-        """A beat arrived."""
+        """A beat arrived. Before this core caught up, note beats in the book itself."""
         answers = self.leading and self.caught_up
         worker = (namespace, worker_id)
         return self.care.beat(self.fold, worker, beat, now, answers=answers)
 
-    def inquired(
-        self, inquiry: Inquire, last: Record | None, log_end: Revision
-    ) -> list[Effect]:
-        """The answer to `Inquire`: the subject's last record, and the log's end."""
+    def inquired(self, inquiry: Inquiry, now: float) -> list[Effect]:
+        """The answer to `Inquire`."""
         if not self.leading:
             return []
-        return self.care.inquired(self.fold, inquiry, last, log_end)
+        effects = self.care.inquired(self.fold, inquiry)
+        if inquiry.shows_loss and not self._loss_announced:
+            # A life was told a revision that the log no longer has. Whatever was
+            # published of those records stands under numbers that others will get.
+            self._loss_announced = True
+            self.line.lose_epoch("log_lost_tail")
+            beat, end = inquiry.beat, inquiry.log_end
+            reason = f"a worker knows revision {beat.revision}; the log ends at {end}"
+            effects = [Announce(reason), *effects, *self.line.look()]
+        return [*effects, *self._go_on(now)]

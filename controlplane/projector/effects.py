@@ -17,7 +17,8 @@ class Publish(msgspec.Struct, frozen=True):
 
     payloads: tuple[bytes, ...]
     after: int
-    starts_epoch: bool = False
+    epoch_reason: str | None = None
+    """Why an epoch starts with this message; None: these are deltas."""
 
 
 class LookAtView(msgspec.Struct, frozen=True):
@@ -44,7 +45,7 @@ class Expire(msgspec.Struct, frozen=True):
 
 
 class Inquire(msgspec.Struct, frozen=True):
-    """Read the last record on the worker's subject: `Core.inquired`."""
+    """Read what the log says of a worker whose beat does not fit: `Core.inquired`."""
 
     namespace: Namespace
     worker_id: WorkerId
@@ -71,6 +72,12 @@ class Rebuild(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Announce(msgspec.Struct, frozen=True):
+    """Say that the log lost records that it had acknowledged."""
+
+    reason: str
+
+
 class Alarm(msgspec.Struct, frozen=True):
     """The view stream holds what it must not: keep the evidence."""
 
@@ -90,5 +97,6 @@ Effect: TypeAlias = (
     | Tell
     | Resign
     | Rebuild
+    | Announce
     | Alarm
 )

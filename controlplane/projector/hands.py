@@ -22,12 +22,21 @@ from controlplane.eventlog import EventLog, Pending
 from controlplane.identifiers import new_uuid7
 from controlplane.telemetry import ProjectorMetrics
 from controlplane.viewfeed import ViewFeed
-from events import ControlPlaneError, PortReleased, WorkerExpired, worker_subject
-from projections import Held
+from events import (
+    ControlPlaneError,
+    PortReleased,
+    Revision,
+    WorkerExpired,
+    subject_of,
+    worker_subject,
+)
+from projections import FoldState, Held, Life, LifeKey
 
+from .caretaker import Inquiry
 from .core import Core
 from .effects import (
     Alarm,
+    Announce,
     Effect,
     Expire,
     Inquire,
@@ -70,6 +79,7 @@ class Hands:
         """Work for ``core`` with ``tools``."""
         self._core, self._tools, self._tasks = core, tools, tasks
         self._expiries = asyncio.Semaphore(EXPIRIES_AT_ONCE)
+        self._expiring: set[LifeKey] = set()
         self._rebuild: asyncio.Future[str] = asyncio.Future()
 
     def do(self, effects: Iterable[Effect]) -> None:
@@ -82,6 +92,8 @@ class Hands:
                     self._rebuild.set_result(reason)
                 case Alarm():
                     self._sound(effect)
+                case Announce(reason):
+                    _log.error("the log lost records", reason=reason)
                 case _:
                     self._begin(effect)
 
@@ -109,9 +121,14 @@ class Hands:
                 fill = self._tools.log_fill()
                 head = msgspec.structs.replace(head, log_fill=fill)
                 await self._tools.feed.publish_head(head)
-            case Expire():
-                async with self._expiries:
-                    await self._expire(effect)
+            case Expire(life):
+                if life.key not in self._expiring:
+                    self._expiring.add(life.key)
+                    try:
+                        async with self._expiries:
+                            await self._expire(effect)
+                    finally:
+                        self._expiring.discard(life.key)
             case Inquire():
                 await self._inquire(effect)
             case Tell():
@@ -135,7 +152,10 @@ class Hands:
             await asyncio.sleep(AGAIN_AFTER_S)
             self.do(core.publish_failed())
         else:
-            if not effect.starts_epoch:
+            if effect.epoch_reason is not None:
+                metrics.epoch_starts.labels(reason=effect.epoch_reason).inc()
+                _log.info("epoch started", reason=effect.epoch_reason)
+            else:
                 metrics.deltas_published.inc(len(effect.payloads))
                 metrics.publish_batches.inc(len(effect.payloads) > 1)
             self.do(core.published(stored.sequence, self._now()))
@@ -169,10 +189,16 @@ class Hands:
 
     async def _expire(self, effect: Expire) -> None:
         life = effect.life
-        plan = await self._expiry_plan(effect)
         try:
-            for start in range(0, len(plan), BATCH_MAX):
-                await self._tools.log.append_all(plan[start : start + BATCH_MAX])
+            plan = await self._expiry_plan(effect)
+            try:
+                await self._append_expiry(plan)
+            except AppendConflictError:
+                # Somebody was faster, or what the fold remembers was purged.
+                again = await self._reread(plan)
+                if again is None:
+                    raise
+                await self._append_expiry(again)
         except AppendConflictError:
             _log.info("expiry overtaken", worker_id=life.worker_id)
         except (LogUnavailableError, AppendOutcomeUnknownError, LogFullError) as error:
@@ -187,11 +213,29 @@ class Hands:
                 silent_for_s=round(effect.silent_for_s, 3),
             )
 
+    async def _append_expiry(self, plan: list[Pending]) -> None:
+        for start in range(0, len(plan), BATCH_MAX):
+            await self._tools.log.append_all(plan[start : start + BATCH_MAX])
+
+    async def _reread(self, plan: list[Pending]) -> list[Pending] | None:
+        """The plan with what the log really holds expected, if that is folded here.
+
+        None: nothing is different, or there is news that decides otherwise.
+        """
+        again = []
+        for pending in plan:
+            last = await self._tools.log.last(subject_of(pending.event))
+            if last is not None and last.revision > self._core.fold.revision:
+                return None
+            revision = 0 if last is None else last.revision
+            again.append(msgspec.structs.replace(pending, expected=revision))
+        return None if again == plan else again
+
     async def _expiry_plan(self, effect: Expire) -> list[Pending]:
         """The events that end the life: its worker's first, then its ports'."""
         life, fold = effect.life, self._core.fold
         plan = []
-        if life.registered is not None:
+        if not life.ended:
             event = WorkerExpired(
                 event_id=new_uuid7(),
                 at=self._tools.clock.now(),
@@ -202,12 +246,29 @@ class Hands:
                 silent_for_s=effect.silent_for_s,
                 observed_by=self._tools.name,
             )
-            plan.append(Pending(event, life.last))
+            plan.append(Pending(event, await self._last_of(life, fold)))
         for key in sorted(life.ports):
             held = fold.ports.ports.get(key)
             if isinstance(held, Held):
                 plan.append(self._release(held))
         return plan
+
+    async def _last_of(self, life: Life, fold: FoldState) -> Revision | None:
+        """The last record on the worker's subject that the decision knew of.
+
+        A life that never registered did not see it: then the log is asked, so that
+        its registration, on the way with what it saw before, comes too late.
+        """
+        if life.registered is not None:
+            return life.last
+        last = await self._tools.log.last(
+            worker_subject(life.namespace, life.worker_id)
+        )
+        if last is not None and last.revision > fold.revision:
+            raise AppendConflictError(
+                subject=last.subject, expected=fold.revision, last=last.revision, code=0
+            )
+        return 0 if last is None else last.revision
 
     def _release(self, held: Held) -> Pending:
         event = PortReleased(
@@ -223,13 +284,24 @@ class Hands:
         return Pending(event, revisions.get((held.host, held.port)))
 
     async def _inquire(self, effect: Inquire) -> None:
+        log, beat = self._tools.log, effect.beat
         subject = worker_subject(effect.namespace, effect.worker_id)
         try:
-            last = await self._tools.log.last(subject)
-            state = await self._tools.log.state()
+            last = await log.last(subject)
+            own = await log.at(beat.revision) if beat.revision > 0 else None
+            state = await log.state()
         except LogUnavailableError:
             return
-        self.do(self._core.inquired(effect, last, state.last_revision))
+        inquiry = Inquiry(
+            namespace=effect.namespace,
+            worker_id=effect.worker_id,
+            beat=beat,
+            last=last,
+            own=own,
+            log_id=state.log_id,
+            log_end=state.last_revision,
+        )
+        self.do(self._core.inquired(inquiry, self._now()))
 
     async def _tell(self, effect: Tell) -> None:
         names, notice = self._tools.feed.names, effect.notice

@@ -66,7 +66,9 @@ class Leadership:
             self._sequence = None
             return False
         try:
-            return await self._store(self._payload, self._sequence, now)
+            kept = await self._store(self._payload, self._sequence, now)
+            # It may have been one's own update, unanswered, that refused this one.
+            return kept or await self.acquire(now)
         except LogUnavailableError:
             return True
 

@@ -4,7 +4,8 @@ The delta of ordinal k has its place in the view stream: ``base + k``. A publish
 which sequence must be the last, so whoever publishes, and however late a message
 lands, each ordinal is stored once. What somebody else published is compared with
 one's own bytes. A message that does not fit breaks the numbering: the leader starts a
-new epoch where it stands, and routers resync.
+new epoch where it stands, and routers resync. So does a delta that no message can
+carry, and a backlog that no memory should.
 """
 
 from __future__ import annotations
@@ -32,6 +33,14 @@ from projections import (
 from .effects import Alarm, Effect, LookAtView, Publish, Rebuild, Resign
 
 PENDING_MAX: Final = 100_000
+"""Deltas that may wait; with more a new epoch is cheaper for everybody."""
+AHEAD_MAX: Final = 10_000
+"""So far may the fold run ahead of what is still to be read of the view stream."""
+HISTORY_LOST: Final = ("log_lost_tail", "log_forked")
+OUTDATED: Final = "a newer version numbers the view"
+BATCH_BYTES: Final = 8 << 20
+PAYLOAD_MAX: Final = 1_000_000
+"""A message of the view stream; a server takes 1 MiB with its headers."""
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +61,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The view stream's last sequence…"""
     trimmed_to: int = 0
     """…and the last that it no longer holds."""
+    outdated: bool = False
+    """A newer fold version numbers the view."""
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -90,14 +101,15 @@ class DeltaLine:
         self._epoch_count, self._epoch_reason = start.epoch_count, start.epoch_reason
         self.view_end, self.trimmed_to = start.view_end, start.trimmed_to
         self._read_to = start.view_end
+        if start.position is not None:
+            self._read_to = min(start.position.view_seq, start.view_end)
         self.pending: deque[Draft] = deque()
         self._seen: deque[ViewEntry] = deque()
         self._in_flight: Publish | None = None
-        self._looking = False
-        self.outdated = False
+        self._looked_from: int | None = None
+        self.outdated = start.outdated
         """A newer fold version numbers the view: this one must not lead."""
         self.bytes_encoded = 0
-        self.epochs_begun = 0
 
     # ---- from the fold ---------------------------------------------------------
     def add(
@@ -141,8 +153,24 @@ class DeltaLine:
         )
 
     @property
+    def history_lost(self) -> tuple[int, str] | None:
+        """The last epoch that numbers lost records, and what became of them."""
+        if self.epoch is not None or self._epoch_reason not in HISTORY_LOST:
+            return None
+        return self._epoch_count, self._epoch_reason
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the fold should wait for the view stream to be read."""
+        return len(self.pending) > AHEAD_MAX and not self._all_read
+
+    @property
+    def _all_read(self) -> bool:
+        return max(self._read_to, self.trimmed_to) >= self.view_end
+
+    @property
     def _starting(self) -> bool:
-        return self._in_flight is not None and self._in_flight.starts_epoch
+        return self._in_flight is not None and self._in_flight.epoch_reason is not None
 
     # ---- from the view stream --------------------------------------------------
     def seen(self, entries: Sequence[ViewEntry], folded: Revision) -> list[Effect]:
@@ -156,10 +184,11 @@ class DeltaLine:
 
     def ends(self, first_sequence: int, last_sequence: int) -> list[Effect]:
         """The answer to `LookAtView`."""
-        self._looking = False
-        if self.epoch is not None and last_sequence < self.base + self.published:
+        looked_from, self._looked_from = self._looked_from, None
+        if looked_from is not None and last_sequence < looked_from:
             return [Rebuild("the view stream lost its tail")]
-        self.view_end = last_sequence
+        # More may have been seen since the question was asked.
+        self.view_end = max(self.view_end, last_sequence)
         self.trimmed_to = max(self.trimmed_to, first_sequence - 1)
         return []
 
@@ -172,22 +201,35 @@ class DeltaLine:
             match entry.message:
                 case Delta() as delta if self._fits(entry.view_seq, delta):
                     self._pass(entry.view_seq - 1)
-                    if not self.pending or delta.ordinal > self.published + 1:
+                    if not self.pending and delta.revision > folded:
                         break
                     self._seen.popleft()
                     effects += self._audit(entry)
-                case EpochStarted() as start if self._is_new(start):
-                    self._seen.popleft()
-                    effects += self._adopt(entry.view_seq, start, folded)
-                case _ if self.epoch is None:
-                    self._seen.popleft()
                 case _:
                     self._seen.popleft()
-                    effects.append(Alarm("foreign", entry.view_seq, entry.payload, b""))
-                    self._lose_epoch("foreign")
+                    effects += self._misfit(entry, folded)
         if len(self.pending) > PENDING_MAX:
-            effects.append(Rebuild("too many deltas wait for the view stream"))
+            self.lose_epoch("rebuild")
         return effects
+
+    def _misfit(self, entry: ViewEntry, folded: Revision) -> list[Effect]:
+        """Something else than this epoch's next delta: the start of an epoch, or not.
+
+        What others did in an epoch that began unseen cannot be told from here.
+        """
+        match entry.message:
+            case EpochStarted() as start if self._is_new(start):
+                return self._adopt(entry.view_seq, start, folded)
+            case Delta(epoch=epoch) if self.epoch is None or epoch > self.epoch:
+                self._epoch_count = max(self._epoch_count, epoch.count)
+                if epoch.fold_version > FOLD_VERSION:
+                    return self._step_back()
+                if self.epoch is not None and epoch.log_id == self.log_id:
+                    return [Rebuild("an epoch began unseen")]
+        if self.epoch is None:
+            return []
+        self.lose_epoch("foreign")
+        return [Alarm("foreign", entry.view_seq, entry.payload, b"")]
 
     def _fits(self, view_seq: int, delta: Delta) -> bool:
         """Whether the delta stands in its place in this epoch, at or after the next."""
@@ -204,11 +246,12 @@ class DeltaLine:
                 self._advance()
 
     def _audit(self, entry: ViewEntry) -> list[Effect]:
-        own = self._encoded(0)
-        self._advance()
+        """Compare what is published with one's own; without any it should not be."""
+        own = self._encoded(0) if self.pending else b""
         if own == entry.payload:
+            self._advance()
             return []
-        self._lose_epoch("divergence")
+        self.lose_epoch("divergence")
         return [Alarm("divergence", entry.view_seq, entry.payload, own)]
 
     def _is_new(self, start: EpochStarted) -> bool:
@@ -220,11 +263,12 @@ class DeltaLine:
         """Somebody began an epoch: number from there on."""
         self._epoch_count = max(self._epoch_count, start.epoch.count)
         if start.epoch.fold_version > FOLD_VERSION:
-            self.outdated = True
-            self._lose_epoch("fold_version")
-            return [Resign("a newer version numbers the view")]
+            return self._step_back()
+        if start.epoch.fold_version < FOLD_VERSION:
+            self.lose_epoch("fold_version")
+            return []
         if start.epoch.log_id != self.log_id:
-            self._lose_epoch("log_replaced")
+            self.lose_epoch("log_replaced")
             return []
         if folded > start.revision:
             return [Rebuild("an epoch began below what is folded")]
@@ -232,27 +276,48 @@ class DeltaLine:
         self.digest, self.anomalies = start.digest, start.anomalies
         return []
 
+    def _step_back(self) -> list[Effect]:
+        self.outdated = True
+        self.lose_epoch("fold_version")
+        return [Resign(OUTDATED)]
+
     # ---- publishing ------------------------------------------------------------
     def look(self) -> list[Effect]:
         """Find out where the stream ends before anything is published."""
-        if self._looking or self._in_flight is not None:
+        if self._looked_from is not None or self._in_flight is not None:
             return []
-        self._looking = True
+        self._looked_from = self.view_end
         return [LookAtView()]
 
     def publish(self, state: FoldState, *, caught_up: bool) -> list[Effect]:
         """What a leader publishes next: one message or batch at a time."""
-        if self._looking or self._in_flight is not None or self._seen:
+        if self._looked_from is not None or self._in_flight is not None or self._seen:
             return []
-        if self.epoch is None or self.epoch.fold_version < FOLD_VERSION:
-            ready = caught_up and self._read_to >= self.view_end
-            return [self._start_epoch(state)] if ready else []
-        if not self.pending or self.base + self.published != self.view_end:
-            return []
-        count = min(len(self.pending), self._batch_max)
-        payloads = tuple(self._encoded(index) for index in range(count))
-        self._in_flight = Publish(payloads, self.view_end)
-        return [self._in_flight]
+        at = self.base + self.published
+        if caught_up and not self.pending and at < self.trimmed_to:
+            # More was published than the log accounts for, and nobody can read it.
+            self.lose_epoch("foreign")
+        if self.epoch is not None and self.pending and at == self.view_end:
+            payloads = self._next_payloads()
+            if payloads:
+                self._in_flight = Publish(payloads, self.view_end)
+                return [self._in_flight]
+            self.lose_epoch("rebuild")
+        if self.epoch is None and caught_up and self._all_read:
+            return [self._start_epoch(state)]
+        return []
+
+    def _next_payloads(self) -> tuple[bytes, ...]:
+        """What one batch can carry of what is pending; nothing: not even the first."""
+        payloads: list[bytes] = []
+        size = 0
+        for index in range(min(len(self.pending), self._batch_max)):
+            payload = self._encoded(index)
+            size += len(payload)
+            if len(payload) > PAYLOAD_MAX or (payloads and size > BATCH_BYTES):
+                break
+            payloads.append(payload)
+        return tuple(payloads)
 
     def stored(self, last_sequence: int) -> None:
         """The `Publish` in flight is stored and ends at ``last_sequence``."""
@@ -271,8 +336,7 @@ class DeltaLine:
         return self.look()
 
     def _start_epoch(self, state: FoldState) -> Publish:
-        reason = self._epoch_reason if self.epoch is None else "fold_version"
-        count = self._epoch_count + 1
+        reason, count = self._epoch_reason, self._epoch_count + 1
         epoch = Epoch(count, FOLD_VERSION, self.log_id, state.revision)
         after = self.view_end
         self._begin(epoch, after + 1)
@@ -285,7 +349,7 @@ class DeltaLine:
             digest=self.digest,
             reason=reason,
         )
-        self._in_flight = Publish((encode_view(started),), after, starts_epoch=True)
+        self._in_flight = Publish((encode_view(started),), after, epoch_reason=reason)
         return self._in_flight
 
     # ---- numbering -------------------------------------------------------------
@@ -294,9 +358,9 @@ class DeltaLine:
         self._line_start = self.revision = epoch.revision
         self._epoch_count = max(self._epoch_count, epoch.count)
         self.pending.clear()
-        self.epochs_begun += 1
 
-    def _lose_epoch(self, reason: str) -> None:
+    def lose_epoch(self, reason: str) -> None:
+        """The numbering is broken: a leader begins a new epoch where the fold is."""
         self.epoch = None
         self._epoch_reason = reason
         self.pending.clear()

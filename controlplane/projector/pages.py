@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -107,7 +107,10 @@ def _degraded(signs: Signs) -> list[str]:
     return reasons
 
 
-def group_workers(state: FleetState) -> tuple[Mapping[WorkerGroup, int], int, int]:
+Grouped: TypeAlias = tuple[Mapping[WorkerGroup, int], int, int]
+
+
+def group_workers(state: FleetState) -> Grouped:
     """Workers by namespace, model, role and state; all sets, and the ready ones."""
     counts: Counter[WorkerGroup] = Counter()
     sets = ready = 0

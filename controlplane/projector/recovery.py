@@ -1,8 +1,8 @@
-"""Where a projector begins: the log, the latest snapshot and the view stream's end.
+"""Where a projector begins, given what it found: decided purely.
 
-The pure half is `decide_start`: given what was found, which state to fold on from and
-whether the current epoch can go on. Recovery is the normal path: every start, every
-lost connection with doubt, every divergence comes through here.
+Which state to fold on from, and whether the current epoch can go on. Recovery is the
+normal path: every start, every lost connection with doubt, every divergence comes
+through here.
 """
 
 from __future__ import annotations
@@ -10,42 +10,19 @@ from __future__ import annotations
 import msgspec
 
 from controlplane.errors import HistoryTruncatedError
-from controlplane.eventlog import EventLog, LogState
-from controlplane.viewfeed import ViewEntry, ViewFeed
-from events import EVENT_TYPES, Record, Revision
+from controlplane.viewfeed import ViewEntry
+from events import Revision
 from projections import (
     FOLD_VERSION,
-    Delta,
+    Epoch,
     EpochStarted,
     FoldState,
     Position,
-    SnapshotUnusableError,
     ViewMessage,
-    restore,
 )
 
+from .finding import Found, base_of
 from .line import Start
-
-
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What a starting projector found."""
-
-    log: LogState
-    snapshot: FoldState | None
-    """The latest snapshot's state, verified against the log…"""
-    snapshot_at: Position | None
-    """…and where it stands; also when it cannot be used."""
-    snapshot_problem: str | None
-    view_first: int
-    view_last: int
-    entry: ViewEntry | None
-    """The last message of the view stream."""
-    readable: ViewEntry | None
-    """The last one that is no foreign message."""
-    entry_record: Record | None
-    """The log's record at that message's revision."""
-    beginning: ViewEntry | None
-    """The start of that message's epoch."""
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,75 +33,9 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_at: Position | None
     view_after: int
     log_end: Revision
+    snapshot_age_s: float = 0.0
     problem: str | None = None
     """Why the whole log is folded although there was a snapshot."""
-
-
-async def find(log: EventLog, feed: ViewFeed) -> Found:
-    """Look at everything that a projector can begin with."""
-    log_state = await log.state()
-    snapshot, snapshot_at, problem = await _snapshot(log, feed, log_state)
-    view = await feed.state()
-    entry = await feed.at(view.last_sequence) if view.messages else None
-    record = beginning = None
-    if entry is not None and entry.message is not None:
-        record = await log.at(entry.message.revision)
-        base = _base(entry)
-        if base is not None and base >= view.first_sequence:
-            beginning = await feed.at(base)
-    return Found(
-        log=log_state,
-        snapshot=snapshot,
-        snapshot_at=snapshot_at,
-        snapshot_problem=problem,
-        view_first=view.first_sequence,
-        view_last=view.last_sequence,
-        entry=entry,
-        readable=await _last_readable(feed, entry, view.first_sequence),
-        entry_record=record,
-        beginning=beginning,
-    )
-
-
-async def _last_readable(
-    feed: ViewFeed, entry: ViewEntry | None, first: int
-) -> ViewEntry | None:
-    """The last message that is no foreign one, at most so many places back."""
-    places_max = 1000
-    while entry is not None and entry.message is None and places_max:
-        places_max -= 1
-        view_seq = entry.view_seq - 1
-        entry = await feed.at(view_seq) if view_seq >= first else None
-    return entry
-
-
-async def _snapshot(
-    log: EventLog, feed: ViewFeed, log_state: LogState
-) -> tuple[FoldState | None, Position | None, str | None]:
-    pointer = await feed.snapshot_pointer()
-    if pointer is None:
-        return None, None, None
-    try:
-        snapshot = await feed.read_snapshot(pointer)
-        state = restore(snapshot, frozenset(EVENT_TYPES))
-    except SnapshotUnusableError as error:
-        return None, pointer.position, error.reason
-    if snapshot.log_id != log_state.log_id:
-        return None, pointer.position, "it is of another log"
-    problem = await _mismatch(log, state, log_state)
-    return (state if problem is None else None), snapshot.position, problem
-
-
-async def _mismatch(log: EventLog, state: FoldState, now: LogState) -> str | None:
-    """Why the log is not the one that ``state`` was folded from."""
-    if state.revision > now.last_revision:
-        return f"the log ends at {now.last_revision}, below it"
-    if state.revision == 0:
-        return None
-    record = await log.at(state.revision)
-    if record is not None and record.fingerprint != state.fingerprint:
-        return f"the log holds another record at {state.revision}"
-    return None
 
 
 def decide_start(found: Found) -> Begin:
@@ -164,13 +75,14 @@ Going = tuple[str, Position | None, EpochStarted | None]
 
 def _epoch_going_on(found: Found) -> Going:
     """Whether the view stream's epoch is this log's and can go on."""
-    entry = found.entry
-    if entry is None:
+    entry, problem = found.entry, _what_memory_says(found)
+    if entry is None and problem is None:
         return _epoch_of_empty_stream(found)
-    message, base = entry.message, _base(entry)
-    if message is None or base is None:
-        return "foreign", None, None
-    problem = _why_it_ends(found, message)
+    message = None if entry is None else entry.message
+    base = None if entry is None else base_of(entry)
+    if entry is None or message is None or base is None:
+        return problem or "foreign", None, None
+    problem = problem or _why_it_ends(found, message)
     if problem is not None:
         return problem, None, None
     position = Position(
@@ -187,7 +99,31 @@ def _epoch_going_on(found: Found) -> Going:
     return "rebuild", position, None
 
 
-def _why_it_ends(found: Found, message: ViewMessage) -> str | None:
+def _what_memory_says(found: Found) -> str | None:
+    """Why the log is not the one that this projector read before; None: it is."""
+    known, record = found.remembered, found.remembered_record
+    if known is None or known.log_id != found.log.log_id:
+        return None
+    if known.revision > found.log.last_revision:
+        return "log_lost_tail"
+    if record is not None and record.fingerprint != known.fingerprint:
+        return "log_forked"
+    return None
+
+
+def _epochs_of_log(found: Found) -> list[Epoch]:
+    """Epochs of this log that are known from elsewhere than the view stream's end."""
+    epochs = []
+    if found.snapshot_at is not None:
+        epochs.append(found.snapshot_at.epoch)
+    if found.remembered is not None and found.remembered.epoch is not None:
+        epochs.append(found.remembered.epoch)
+    return [epoch for epoch in epochs if epoch.log_id == found.log.log_id]
+
+
+def _why_it_ends(  # noqa: PLR0911 - a list of reasons
+    found: Found, message: ViewMessage
+) -> str | None:
     """Why the epoch of the last view message cannot go on; None: it can."""
     if message.epoch.log_id != found.log.log_id:
         return "log_replaced"
@@ -195,9 +131,13 @@ def _why_it_ends(found: Found, message: ViewMessage) -> str | None:
         return "fold_version"
     if message.revision > found.log.last_revision:
         return "log_lost_tail"
-    record = found.entry_record
+    record, known = found.entry_record, found.remembered
     if record is not None and record.fingerprint != message.fingerprint:
         return "log_forked"
+    if known is not None and message.epoch.count <= known.over:
+        return known.over_reason
+    if any(epoch > message.epoch for epoch in _epochs_of_log(found)):
+        return "view_lost"
     return None
 
 
@@ -210,19 +150,13 @@ def _epoch_of_empty_stream(found: Found) -> Going:
         return "rebuild", None, None
     if at.epoch.fold_version != FOLD_VERSION:
         return "fold_version", None, None
+    known = found.remembered
+    if known is not None and at.epoch.count <= known.over:
+        return known.over_reason, None, None
     if found.view_last < at.view_seq:
         return "view_lost", None, None
     end = msgspec.structs.replace(at, ordinal=found.view_last - at.base)
     return "rebuild", end, None
-
-
-def _base(entry: ViewEntry) -> int | None:
-    match entry.message:
-        case Delta(ordinal=ordinal) if entry.view_seq > ordinal >= 1:
-            return entry.view_seq - ordinal
-        case EpochStarted():
-            return entry.view_seq
-    return None
 
 
 def _epoch_count(found: Found) -> int:
@@ -231,7 +165,24 @@ def _epoch_count(found: Found) -> int:
         counts.append(found.snapshot_at.epoch.count)
     if found.readable is not None and found.readable.message is not None:
         counts.append(found.readable.message.epoch.count)
+    if found.remembered is not None and found.remembered.epoch is not None:
+        counts.append(found.remembered.epoch.count)
     return max(counts)
+
+
+def _is_outdated(found: Found) -> bool:
+    """Whether a newer fold version numbers the view of this log."""
+    versions = [epoch.fold_version for epoch in _epochs_of_log(found)]
+    message = None if found.readable is None else found.readable.message
+    if message is not None and message.epoch.log_id == found.log.log_id:
+        versions = [message.epoch.fold_version]
+    return any(version > FOLD_VERSION for version in versions)
+
+
+def _snapshot_age_s(found: Found) -> float:
+    if found.snapshot is None or found.snapshot_taken_at is None:
+        return 0.0
+    return max(0.0, (found.log.now - found.snapshot_taken_at).total_seconds())
 
 
 def _begin(
@@ -248,6 +199,7 @@ def _begin(
         epoch_reason=reason,
         view_end=found.view_last,
         trimmed_to=found.view_first - 1,
+        outdated=_is_outdated(found),
     )
     after = found.view_last if position is None else position.view_seq
     return Begin(
@@ -255,8 +207,9 @@ def _begin(
         start=start,
         snapshot_at=found.snapshot_at if found.snapshot is not None else None,
         view_after=min(after, found.view_last),
-        log_end=found.log.last_revision,
+        log_end=found.log_end,
         problem=found.snapshot_problem,
+        snapshot_age_s=_snapshot_age_s(found),
     )
 
 
@@ -277,12 +230,14 @@ def _from_nothing(found: Found, position: Position, line: EpochStarted) -> Begin
         epoch_reason="rebuild",
         view_end=found.view_last,
         trimmed_to=found.view_first - 1,
+        outdated=_is_outdated(found),
     )
     return Begin(
         fold=FoldState(),
         start=start,
         snapshot_at=None,
         view_after=position.base,
-        log_end=found.log.last_revision,
+        log_end=found.log_end,
         problem=found.snapshot_problem,
+        snapshot_age_s=_snapshot_age_s(found),
     )

@@ -8,9 +8,9 @@ beats are kept across terms.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
-import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
@@ -22,24 +22,30 @@ from controlplane.errors import (
     HistoryTruncatedError,
     LogUnavailableError,
 )
-from controlplane.eventlog import EventLog, LogState
+from controlplane.eventlog import EventLog
 from controlplane.http import Handler
 from controlplane.runtime import Lifetime, first_of
 from controlplane.settings import Settings
-from controlplane.telemetry import ProjectorMetrics, metrics_route
+from controlplane.telemetry import ProjectorMetrics
 from controlplane.viewfeed import ViewFeed
 from events import ControlPlaneError, Namespace, WorkerId
 from projections import Fleet, Guard, LeaseBook
 
 from . import pages
+from .appearance import Appearance
 from .core import Core, Limits
 from .ear import Ear
+from .finding import Remembered, find, log_end_of
 from .hands import Hands, RebuildError, Tools
 from .leadership import Leadership
-from .recovery import Begin, decide_start, find
+from .recovery import Begin, decide_start
 
 _log = structlog.get_logger()
 TICK_S: Final = 0.05
+LEASE_PARTS: Final = 4
+"""A holder renews so often within a lease; others ask for it twice as often."""
+COLD_S_MAX: Final = 5.0
+"""So long may a holder have nothing to lead with before it gives the lease back."""
 WATCH_LOG_S: Final = 1.0
 TERM_AGAIN_S: Final = 0.2
 TRUNCATED_AGAIN_S: Final = 2.0
@@ -77,19 +83,28 @@ class ProjectorService(Lifetime):
         self._core: Core | None = None
         self._last_core: Core | None = None
         self._hands: Hands | None = None
-        self._log_state: LogState | None = None
-        self._behind_since: float | None = None
-        self._trouble: str | None = "starting"
+        self._remembered: Remembered | None = None
+        self._cold_since: float | None = None
+        self._warm = asyncio.Event()
         self._no_lease_until = 0.0
         self._ear = Ear(
             broker, feed.names, self._book, clock, name=name, listener=self._beat
         )
-        self._blind_shown = 0.0
+        self._appearance = Appearance(
+            broker=broker,
+            book=self._book,
+            ear=self._ear,
+            clock=clock,
+            metrics=self.metrics,
+            cell=feed.names.cell,
+            core=lambda: self._core,
+        )
 
     # ---- terms -----------------------------------------------------------------
     async def _run(self, tasks: asyncio.TaskGroup) -> None:
         await self._broker.wait_connected(self._settings.connect_timeout_s)
         await self._watch_log_once()
+        await self._feed.state()
         await self._ear.open(tasks, self._settings.canary_every_s)
         tasks.create_task(self._keep_lease())
         tasks.create_task(self._tick())
@@ -102,7 +117,7 @@ class ProjectorService(Lifetime):
         """One core's time. Returns when the next should begin."""
         pause_s = TERM_AGAIN_S
         try:
-            begin = decide_start(await find(self._log, self._feed))
+            begin = decide_start(await find(self._log, self._feed, self._remembered))
             self._announce(begin)
             async with asyncio.TaskGroup() as tasks:
                 self._begin(begin, tasks)
@@ -115,14 +130,33 @@ class ProjectorService(Lifetime):
             _log.error("history lost or forked", reason=str(first_of(group)))
         except* HistoryTruncatedError as group:
             pause_s = TRUNCATED_AGAIN_S
-            self._trouble = str(first_of(group))
-            _log.error("history truncated", reason=self._trouble)
+            self._appearance.trouble = str(first_of(group))
+            _log.error("history truncated", reason=self._appearance.trouble)
         except* LogUnavailableError as group:
-            self._trouble = str(first_of(group))
-            _log.warning("broker not available", reason=self._trouble)
+            self._appearance.trouble = str(first_of(group))
+            _log.warning("broker not available", reason=self._appearance.trouble)
         finally:
+            self._remember()
             self._last_core, self._core, self._hands = self._core, None, None
         await asyncio.sleep(pause_s)
+
+    def _remember(self) -> None:
+        """Where this term's core stood: the next one looks whether that still holds."""
+        if self._core is None:
+            return
+        line, fold, before = self._core.line, self._core.fold, self._remembered
+        epoch = None if line.position is None else line.position.epoch
+        if epoch is None and before is not None and before.log_id == line.log_id:
+            epoch = before.epoch
+        over, reason = line.history_lost or (0, "")
+        self._remembered = Remembered(
+            log_id=line.log_id,
+            revision=fold.revision,
+            fingerprint=fold.fingerprint,
+            epoch=epoch,
+            over=over,
+            over_reason=reason,
+        )
 
     def _announce(self, begin: Begin) -> None:
         position = begin.start.position
@@ -133,6 +167,7 @@ class ProjectorService(Lifetime):
             revision=begin.fold.revision,
             log_last_revision=begin.log_end,
             epoch=None if position is None else str(position.epoch),
+            new_epoch_for=begin.start.epoch_reason if position is None else None,
         )
 
     def _begin(self, begin: Begin, tasks: asyncio.TaskGroup) -> None:
@@ -154,6 +189,7 @@ class ProjectorService(Lifetime):
             name=self.name,
             now=now,
             snapshot_at=begin.snapshot_at,
+            snapshot_age_s=begin.snapshot_age_s,
         )
         tools = Tools(
             broker=self._broker,
@@ -163,32 +199,41 @@ class ProjectorService(Lifetime):
             metrics=self.metrics,
             name=self.name,
             resign=self._resign,
-            log_fill=lambda: 0.0 if self._log_state is None else self._log_state.fill,
+            log_fill=lambda: self._appearance.log_fill,
         )
         self._core, self._hands = core, Hands(core, tools, tasks)
-        self._trouble = None
+        self._appearance.trouble = None
         if self._lease.holds(now):
             self._hands.do(core.won())
         if core.fold.revision >= begin.log_end:
-            self._hands.do(core.reached_end(now))
+            self._reached_end(core, self._hands)
+
+    def _reached_end(self, core: Core, hands: Hands) -> None:
+        hands.do(core.reached_end(self._clock.monotonic()))
+        self._warm.set()
 
     async def _follow_log(self, begin: Begin) -> None:
         core, hands = self._parts()
         batches = self._log.follow_batches(core.fold.revision, begin.start.log_id)
         async for records in batches:
-            now = self._clock.monotonic()
-            hands.do(core.records(records, now))
+            hands.do(core.records(records, self._clock.monotonic()))
             self.metrics.records_folded.inc(len(records))
             if not core.caught_up and core.fold.revision >= begin.log_end:
-                hands.do(core.reached_end(now))
+                self._reached_end(core, hands)
             if not core.caught_up:
                 await asyncio.sleep(0)
+            while core.line.ahead:  # noqa: ASYNC110 - a core knows no events
+                await asyncio.sleep(TICK_S)
 
     async def _follow_view(self, begin: Begin) -> None:
         core, hands = self._parts()
-        async for entries in self._feed.follow(begin.view_after):
-            if entries:
-                hands.do(core.view_seen(entries, self._clock.monotonic()))
+        try:
+            async for entries in self._feed.follow(begin.view_after):
+                if entries:
+                    hands.do(core.view_seen(entries, self._clock.monotonic()))
+        except HistoryForkedError as error:
+            reason = f"the view stream lost its tail: {error.reason}"
+            raise RebuildError(reason) from error
 
     def _parts(self) -> tuple[Core, Hands]:
         if self._core is None or self._hands is None:
@@ -217,13 +262,13 @@ class ProjectorService(Lifetime):
                 continue
 
     async def _watch_log_once(self) -> None:
-        self._log_state = state = await self._log.state()
-        core, now = self._core, self._clock.monotonic()
-        behind = core is not None and core.fold.revision < state.last_revision
-        if not behind:
-            self._behind_since = None
-        elif self._behind_since is None:
-            self._behind_since = now
+        state = await self._log.state()
+        self._appearance.log_state = state
+        core = self._core
+        end = state.last_revision
+        if core is not None and core.fold.revision < end:
+            end = await log_end_of(self._log, state)
+        self._appearance.compare(end)
 
     # ---- the lease -------------------------------------------------------------
     async def _keep_lease(self) -> None:
@@ -232,16 +277,33 @@ class ProjectorService(Lifetime):
                 await self._lease_once()
             except ControlPlaneError as error:
                 _log.debug("lease not settled", reason=str(error))
-            await asyncio.sleep(self._settings.lease_s / 4)
+            held = self._lease.holds(self._clock.monotonic())
+            part = LEASE_PARTS if held else 2 * LEASE_PARTS
+            await self._pause_lease(self._settings.lease_s / part)
+
+    async def _pause_lease(self, pause_s: float) -> None:
+        """Wait, but not longer than until this projector has something to lead with."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._warm.wait()
+        self._warm.clear()
 
     async def _lease_once(self) -> None:
         core, now = self._core, self._clock.monotonic()
+        warm = core is not None and core.caught_up and not core.line.outdated
+        if warm:
+            self._cold_since = None
+        elif self._cold_since is None:
+            self._cold_since = now
         if self._lease.holds(now):
-            if not await self._lease.renew(now):
+            if self._cold_since is not None and now - self._cold_since > COLD_S_MAX:
+                await self._resign("it has had nothing to lead with for too long")
+            elif not await self._lease.renew(now):
                 self._stand_down("another projector holds the lease")
             return
-        warm = core is not None and core.caught_up and not core.line.outdated
-        if not warm or now < self._no_lease_until or not self._broker.connected:
+        blind = self._book.canary_silent_s(now) > self._settings.canary_lost_s
+        resting = now < self._no_lease_until
+        if not warm or blind or resting or not self._broker.connected:
             return
         if await self._lease.acquire(now):
             _log.info("leading", revision=core.fold.revision if core else 0)
@@ -259,32 +321,25 @@ class ProjectorService(Lifetime):
         await self._lease.release()
 
     def _beat(self, namespace: Namespace, worker_id: WorkerId, beat: Beat) -> None:
-        if self._core is not None and self._hands is not None:
-            now = self._clock.monotonic()
-            effects = self._core.beat(namespace, worker_id, beat, now)
-            if effects:
-                self._hands.do(effects)
+        now = self._clock.monotonic()
+        if self._core is None or self._hands is None or not self._core.caught_up:
+            # Whose life this is will be known when the log is folded.
+            key = (namespace, worker_id, beat.incarnation)
+            self._book.beat(key, now, beat.server_id)
+            return
+        effects = self._core.beat(namespace, worker_id, beat, now)
+        if effects:
+            self._hands.do(effects)
 
     # ---- pages -----------------------------------------------------------------
     def routes(self) -> dict[str, Handler]:
         """The pages to serve: metrics, health, the view."""
-        metrics = metrics_route(self.registry, self._sample)
-        return pages.routes(metrics, lambda: self.fleet, lambda: self.health)
+        return self._appearance.routes(self.registry)
 
     @property
     def fleet(self) -> Fleet:
         """The fleet as folded here, published or not."""
-        core = self._core
-        if core is None:
-            return Fleet(cell=self._feed.names.cell)
-        return Fleet(
-            core.fold.fleet_state,
-            revision=core.fold.revision,
-            cell=self._feed.names.cell,
-            log_id=core.line.log_id,
-            epoch=None if core.line.epoch is None else str(core.line.epoch),
-            anomalies=core.fold.anomalies.counts,
-        )
+        return self._appearance.fleet
 
     @property
     def leading(self) -> bool:
@@ -294,59 +349,7 @@ class ProjectorService(Lifetime):
     @property
     def health(self) -> pages.Health:
         """How it is."""
-        return pages.judge_health(self._signs())
-
-    def _signs(self) -> pages.Signs:
-        core, now = self._core, self._clock.monotonic()
-        state = self._log_state
-        counts, _, _ = pages.group_workers(self.fleet.state)
-        pending = None if core is None else core.line.pending
-        behind = self._behind_since
-        anomalies = self.fleet.anomalies
-        return pages.Signs(
-            leading=self.leading,
-            revision=0 if core is None else core.fold.revision,
-            log_last_revision=0 if state is None else state.last_revision,
-            behind_s=0.0 if behind is None else now - behind,
-            unpublished_s=now - pending[0].since if pending else 0.0,
-            epoch=self.fleet.epoch,
-            ordinal=0 if core is None else core.line.published,
-            caught_up=core is not None and core.caught_up,
-            connected=self._broker.connected,
-            log_fill=0.0 if state is None else state.fill,
-            workers=sum(counts.values()),
-            unreadable=anomalies.unknown + anomalies.undecodable,
-            quarantined=sum(
-                n for group, n in counts.items() if group.state == "checksum_mismatch"
-            ),
-            held=0 if core is None else core.care.held,
-            guard_engaged=core is not None and core.care.guard_engaged,
-            trouble=self._trouble,
-        )
-
-    def _sample(self) -> None:
-        """Bring the gauges up to date; called before each scrape."""
-        metrics, signs, core = self.metrics, self._signs(), self._core
-        metrics.revision.set(signs.revision)
-        metrics.ordinal.set(signs.ordinal)
-        metrics.leader.set(signs.leading)
-        metrics.log_last_revision.set(signs.log_last_revision)
-        metrics.log_fill_ratio.set(signs.log_fill)
-        metrics.oldest_unpublished_s.set(signs.unpublished_s)
-        metrics.expiries_held.set(signs.held)
-        metrics.guard_engaged.set(signs.guard_engaged)
-        metrics.beats_received.inc(self._ear.take_heard())
-        metrics.beats_lost.inc(self._ear.take_lost())
-        metrics.blind_s.inc(self._book.blind_s - self._blind_shown)
-        self._blind_shown = self._book.blind_s
-        if core is not None:
-            metrics.lives.set(len(core.fold.lives))
-            metrics.epoch.set(0 if core.line.epoch is None else core.line.epoch.count)
-        counts, sets, ready = pages.group_workers(self.fleet.state)
-        metrics.show_workers(counts)
-        metrics.worker_sets.set(sets)
-        metrics.worker_sets_ready.set(ready)
-        metrics.show_anomalies(msgspec.structs.asdict(self.fleet.anomalies))
+        return self._appearance.health
 
     async def _close(self) -> None:
         """Leave a snapshot and the lease behind for the next leader."""
@@ -355,9 +358,10 @@ class ProjectorService(Lifetime):
             return
         try:
             async with asyncio.timeout(STOP_S_MAX):
+                # The lease first: whoever waits for it need not wait for the snapshot.
+                await self._lease.release()
                 snapshot = core.final_snapshot()
                 if snapshot is not None:
                     await self._feed.write_snapshot(snapshot, self._clock.now())
-                await self._lease.release()
         except (ControlPlaneError, TimeoutError) as error:
             _log.warning("stopped without a last snapshot", reason=str(error))
