@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from cyclopts import Parameter, validators
+from rich.text import Text
 
 from controlplane.presence import RouterSeen
 from events import ModelName, Role, check_model, check_namespace
@@ -51,7 +53,7 @@ async def _models(options: Listing) -> int:
     return OK
 
 
-def show_fleet(fleet: Fleet, output: Format, footer: Any) -> None:  # noqa: ANN401
+def show_fleet(fleet: Fleet, output: Format, footer: Sequence[Text]) -> None:
     """Print the view document, a model a line, or the table over ``footer``."""
     match output:
         case "json":
@@ -60,7 +62,7 @@ def show_fleet(fleet: Fleet, output: Format, footer: Any) -> None:  # noqa: ANN4
             for model in fleet.models.values():
                 print_document(model_document(model))
         case "table":
-            print_lines([*models_table(fleet, terminal_width()), footer])
+            print_lines([*models_table(fleet, terminal_width()), *footer])
 
 
 def workers(*, options: Listing = LISTING) -> int:

@@ -11,17 +11,15 @@ from typing import Annotated, Final
 import msgspec
 from cyclopts import Parameter, validators
 
-from controlplane.plane import Plane
 from controlplane.playback import replay_log
 from events import Record, Revision, json_schema
 
-from .columns import heading, stream_widths
 from .exits import OK, UsageError
 from .fleet import show_fleet
 from .opening import opened
 from .options import COMMON, LISTING, Common, Format, Listing
 from .printing import print_document, print_json, print_lines, terminal_width
-from .records import RECORD_COLUMNS, record_document, record_line
+from .records import LogLines, record_document
 from .running import run
 from .tables import replay_footer
 
@@ -54,31 +52,26 @@ def tail(*, lines: Lines = 20, follow: bool = False, options: Listing = LISTING)
     return run(lambda: _tail(lines, options, follow=follow), options, endless=follow)
 
 
-async def _tail(lines: int, options: Listing, *, follow: bool) -> int:
+async def _tail(count: int, options: Listing, *, follow: bool) -> int:
     async with opened(options) as plane:
         state = await plane.log.state()
         end = state.last_revision
-        after = max(0, end - lines, state.first_revision - 1)
+        after = max(0, end - count, state.first_revision - 1)
         records = [r async for r in plane.log.read(after, end)] if after < end else []
+        lines = LogLines(terminal_width())
         if options.output == "table":
-            widths = stream_widths(RECORD_COLUMNS, terminal_width())
-            print_lines([heading(RECORD_COLUMNS, widths)])
-        _show_records(records, options.output)
+            print_lines([lines.heading()])
+        _show_records(records, options.output, lines)
         if follow:
-            await _follow(plane, end, options.output)
+            async for more in plane.log.follow_batches(end):
+                _show_records(more, options.output, lines)
     return OK
 
 
-async def _follow(plane: Plane, after: Revision, output: Format) -> None:
-    async for records in plane.log.follow_batches(after):
-        _show_records(records, output)
-
-
-def _show_records(records: Iterable[Record], output: Format) -> None:
+def _show_records(records: Iterable[Record], output: Format, lines: LogLines) -> None:
     match output:
         case "table":
-            width = terminal_width()
-            print_lines([record_line(record, width) for record in records])
+            print_lines(text for record in records for text in lines.of(record))
         case "json":
             print_document([record_document(record) for record in records])
         case "ndjson":

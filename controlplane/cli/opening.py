@@ -17,7 +17,7 @@ from events import Cell, check_cell
 from .exits import CellMissingError, NotYetError, UsageError, from_arguments
 from .options import Connecting
 
-CONNECT_TIMEOUT_S: Final = 3.5
+CONNECT_TIMEOUT_S: Final = 3.0
 """A broker that is not there is reported in less than 5 s, start-up included."""
 SCHEMES: Final = frozenset({"nats", "tls", "ws", "wss"})
 

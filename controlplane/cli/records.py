@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from datetime import date
 from typing import Any, Final
 
 import msgspec
@@ -30,11 +31,11 @@ from events import (
     WorkerUpdated,
 )
 
-from .columns import Cell, Column, line, stream_widths
+from .columns import Cell, Column, heading, line, stream_widths
 
 RECORD_COLUMNS: Final = (
     Column(title="revision", usual=8, right=True),
-    Column(title="time (utc)", usual=14),
+    Column(title="time", usual=8),
     Column(title="type", usual=21),
     Column(title="who", usual=26, least=12, middle=True),
     Column(title="detail", usual=40, least=12),
@@ -42,19 +43,37 @@ RECORD_COLUMNS: Final = (
 POISON: Final = "red"
 
 
-def record_line(record: Record, width: int) -> Text:
-    """One record, as ``log tail`` shows it; what nobody can read is marked."""
-    event = record.event
-    poison = isinstance(event, UnknownEvent | Undecodable)
-    kind, who, what = _poison(record) if poison else _said(record)
-    row: list[Cell] = [
-        str(record.revision),
-        f"{record.recorded_at:%m-%d %H:%M:%S}",
-        Text(kind, style=POISON if poison else _style(event)),
-        who,
-        what,
-    ]
-    return line(RECORD_COLUMNS, row, stream_widths(RECORD_COLUMNS, width))
+class LogLines:
+    """Records as lines under a heading, and under the day when it is another."""
+
+    def __init__(self, width: int) -> None:
+        """Lines of ``width`` cells."""
+        self._widths = stream_widths(RECORD_COLUMNS, width)
+        self._day: date | None = None
+
+    def heading(self) -> Text:
+        """What the columns are."""
+        return heading(RECORD_COLUMNS, self._widths)
+
+    def of(self, record: Record) -> list[Text]:
+        """The record's line, below its day if that is new; the unreadable is marked."""
+        day = record.recorded_at.date()
+        lines = [] if day == self._day else [Text(f"{day} (UTC)", style="dim")]
+        self._day = day
+        return [*lines, self._line(record)]
+
+    def _line(self, record: Record) -> Text:
+        event = record.event
+        poison = isinstance(event, UnknownEvent | Undecodable)
+        kind, who, what = _poison(record) if poison else _said(record)
+        row: list[Cell] = [
+            str(record.revision),
+            f"{record.recorded_at:%H:%M:%S}",
+            Text(kind, style=POISON if poison else _style(event)),
+            who,
+            what,
+        ]
+        return line(RECORD_COLUMNS, row, self._widths)
 
 
 def record_document(record: Record) -> dict[str, Any]:

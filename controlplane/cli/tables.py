@@ -121,38 +121,26 @@ def _reasons(workers: Iterable[Worker]) -> Text:
     return Text(said, style=ODD)
 
 
-def view_footer(fleet: Fleet, stale_for_s: float, width: int) -> Text:
+def view_footer(fleet: Fleet, stale_for_s: float, width: int) -> list[Text]:
     """Where a router's view stands."""
-    return _footer(
-        width,
-        f"revision {fleet.revision}",
-        f"digest {fleet.digest[:DIGEST_SHORT]}",
-        f"epoch {_short_id(fleet.epoch)}",
-        f"stale for {_seconds(stale_for_s)}",
-        *_anomalies(fleet),
-    )
+    epoch = f"epoch {_short_id(fleet.epoch)}"
+    return _footer(fleet, width, epoch, f"stale for {_seconds(stale_for_s)}")
 
 
-def replay_footer(fleet: Fleet, width: int) -> Text:
+def replay_footer(fleet: Fleet, width: int) -> list[Text]:
     """Where a replay ended."""
-    return _footer(
-        width,
-        f"revision {fleet.revision}",
-        f"digest {fleet.digest[:DIGEST_SHORT]}",
-        f"log {_short_id(fleet.log_id)}",
-        *_anomalies(fleet),
-    )
+    return _footer(fleet, width, f"log {_short_id(fleet.log_id)}")
 
 
-def _footer(width: int, *parts: str) -> Text:
-    return Text(cut(" · ".join(parts), width), style=FAINT)
-
-
-def _anomalies(fleet: Fleet) -> Iterator[str]:
-    counts = fleet.anomalies
-    poison = counts.unknown + counts.undecodable
-    if poison:
-        yield f"{poison} unreadable"
+def _footer(fleet: Fleet, width: int, *more: str) -> list[Text]:
+    digest = f"digest {fleet.digest[:DIGEST_SHORT]}"
+    parts = (f"revision {fleet.revision}", digest, *more)
+    lines = [Text(cut(" · ".join(parts), width), style=FAINT)]
+    unreadable = fleet.anomalies.unknown + fleet.anomalies.undecodable
+    if unreadable:
+        said = f"{unreadable} records could not be read: see controlplane log tail"
+        lines.append(Text(cut(said, width), style=ODD))
+    return lines
 
 
 def _short_id(text: str | None) -> str:

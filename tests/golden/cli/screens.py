@@ -1,0 +1,174 @@
+"""What each command shows of fixed logs, at 80 columns."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.text import Text
+
+from controlplane.cli.columns import heading, stream_widths
+from controlplane.cli.records import LogLines
+from controlplane.cli.showing import result_lines
+from controlplane.cli.tables import (
+    CHANGE_COLUMNS,
+    change_line,
+    everyone,
+    models_table,
+    picks_table,
+    replay_footer,
+    routers_table,
+    view_footer,
+    wait_line,
+    workers_table,
+)
+from controlplane.demo import DemoResult, Standing, Traffic
+from controlplane.presence import Presence, RouterSeen, WaitResult
+from events import Role, Status
+from projections import Fleet, FoldState, Touched, fold_all, worker_changes
+from tests.golden.stories import STORIES, every_event
+from tests.support.fleet_builder import (
+    C1,
+    C2,
+    Story,
+    deregistered,
+    draining,
+    given,
+    held,
+    registered,
+    status,
+)
+
+HERE = Path(__file__).parent
+WIDTH = 80
+LOG_ID = "01a22c22-d59f-77fc-8202-b8df97cee4a0"
+EPOCH = f"{LOG_ID}.1.1@0"
+
+
+def long_names() -> Story:
+    """A fleet as clusters name it, in every state."""
+    pod = "vllm-decode-7f9c8d6b5-{}"
+    decode = {
+        "namespace": "team-a-production-europe-v2",
+        "model": "meta-llama/Llama-3.1-70B-Instruct",
+        "role": Role.DECODE,
+        "needs": [[Role.PREFILL]],
+        "address": "http://vllm-decode-7f9c8d6b5-x2x4z.team-a.svc.cluster.local:8000",
+    }
+    return given(
+        registered(pod.format("x2x4z"), **decode, card=C1),
+        registered(pod.format("k9q7w"), **decode, card=C2),
+        registered(pod.format("aaaaa"), **decode, card=C1),
+        held(pod.format("aaaaa"), namespace=decode["namespace"], reason="noisy"),
+        registered("größe-日本語-\x1b[31m", model="模型", adapters=("sql-lora",)),
+        registered("w9", model="gone"),
+        draining("größe-日本語-\x1b[31m", reason="rollout"),
+        status("w9", Status.DRAINED),
+        deregistered("w9", reason="scaled down"),
+    )
+
+
+def _fleet(story: Story, *, until: int | None = None) -> Fleet:
+    records = list(story)[:until]
+    state = fold_all(FoldState(), records)
+    return Fleet(
+        state.fleet_state,
+        revision=state.revision,
+        log_id=LOG_ID,
+        epoch=EPOCH,
+        anomalies=state.anomalies.counts,
+    )
+
+
+def _models(fleet: Fleet) -> list[Text]:
+    return [*models_table(fleet, WIDTH), *view_footer(fleet, 0.04, WIDTH)]
+
+
+def _tail(story: Story) -> list[Text]:
+    lines = LogLines(WIDTH)
+    return [lines.heading(), *(text for record in story for text in lines.of(record))]
+
+
+def _watch(story: Story) -> list[Text]:
+    touched = Touched()
+    touched.everything = True
+    lines = [heading(CHANGE_COLUMNS, stream_widths(CHANGE_COLUMNS, WIDTH))]
+    before = Fleet()
+    for until in range(1, len(story) + 1):
+        after = _fleet(story, until=until)
+        changes = worker_changes(before, after, touched)
+        lines += [change_line(change, WIDTH) for change in changes]
+        before = after
+    return lines
+
+
+def _routers() -> list[Text]:
+    def seen(name: str, age_s: float, **fields: object) -> RouterSeen:
+        usual = {"epoch": EPOCH, "revision": 1234, "digest": "4b1130279f2683fe" * 2}
+        usual |= {"source": "live", "stale_for_s": 0.2}
+        presence = Presence(name=name, **{**usual, **fields})
+        return RouterSeen(presence=presence, age_s=age_s, live=age_s <= 10)
+
+    return routers_table(
+        [
+            seen("router-a", 0.4),
+            seen("router-b", 31.0, revision=1200, stale_for_s=7300.0),
+            seen("router-new", 1.0, revision=0, digest="", source="none"),
+        ],
+        WIDTH,
+    )
+
+
+def _demo(*, ok: bool) -> list[Text]:
+    agreed, other = "4b1130279f2683fe4fa3ca39ce6fbb07", "0" * 32
+    rows = [
+        Standing(who, 187, agreed if ok or who != "router-b" else other)
+        for who in ("projector-a", "projector-b", "router-a", "router-b", "replay")
+    ]
+    result = DemoResult(
+        rows=tuple(rows),
+        digests={row.who: row.digest for row in rows},
+        revision=187,
+        traffic=Traffic(picks=5321, answered=5321),
+        seconds=21.34,
+        problems=() if ok else ("router-b differs from the others",),
+    )
+    return result_lines(result, WIDTH)
+
+
+SCREENS: dict[str, Callable[[], list[Text]]] = {
+    "models": lambda: _models(_fleet(STORIES["rolling_update"](), until=12)),
+    "models_long_names": lambda: _models(_fleet(long_names())),
+    "models_empty": lambda: _models(_fleet(given())),
+    "models_poison": lambda: _models(_fleet(STORIES["poison"]())),
+    "workers": lambda: workers_table(
+        _fleet(STORIES["rolling_update"](), until=15), WIDTH
+    ),
+    "workers_long_names": lambda: workers_table(_fleet(long_names()), WIDTH),
+    "workers_empty": lambda: workers_table(_fleet(given()), WIDTH),
+    "routers": _routers,
+    "routers_empty": lambda: routers_table([], WIDTH),
+    "watch": lambda: _watch(STORIES["rolling_update"]()),
+    "pick": lambda: picks_table(
+        everyone(_fleet(STORIES["rolling_update"](), until=8)) * 2, WIDTH
+    ),
+    "wait": lambda: [
+        wait_line(WaitResult(reached=True), 12, 30.0),
+        wait_line(WaitResult(reached=False, missing=("router-b",)), 12, 30.0),
+        wait_line(WaitResult(reached=False), 12, 0.5),
+    ],
+    "log_tail": lambda: _tail(STORIES["rolling_update"]()),
+    "log_tail_every_event": lambda: _tail(every_event()),
+    "log_tail_poison": lambda: _tail(STORIES["poison"]()),
+    "log_tail_long_names": lambda: _tail(long_names()),
+    "replay": lambda: [
+        *models_table(_fleet(STORIES["rolling_update"]()), WIDTH),
+        *replay_footer(_fleet(STORIES["rolling_update"]()), WIDTH),
+    ],
+    "demo": lambda: _demo(ok=True),
+    "demo_not_ok": lambda: _demo(ok=False),
+}
+"""Every screen; no clock, no network."""
+
+
+def screen(name: str) -> str:
+    """The screen's text, as it is piped."""
+    return "".join(f"{line.plain}\n" for line in SCREENS[name]())

@@ -1,0 +1,164 @@
+"""Each error has a code that says who has to do something, and one line."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from controlplane import errors
+from controlplane.cli import main
+from controlplane.cli.exits import (
+    CellMissingError,
+    NotYetError,
+    UsageError,
+    exit_code,
+    from_arguments,
+    sentence,
+)
+from controlplane.cli.history import parse_until
+from controlplane.cli.opening import check_url
+from controlplane.cli.records import record_document
+from events import InvalidIdentityError, UndecodableRecordError, json_schema
+from projections import (
+    DivergenceError,
+    ModelNotFoundError,
+    ModelUnavailableError,
+    SnapshotUnusableError,
+)
+from tests.golden.stories import STORIES, every_event
+
+URL = "nats://127.0.0.1:1"
+CODES = [
+    (ModelNotFoundError(model="m"), 1),
+    (ModelUnavailableError(model="m", reasons={"held": 1}), 1),
+    (UsageError("x"), 64),
+    (InvalidIdentityError(field="cell", value="X", rule="lower case"), 64),
+    (UndecodableRecordError(subject="log.x", reason="not JSON"), 65),
+    (SnapshotUnusableError(reason="damaged"), 65),
+    (errors.HistoryTruncatedError(first=7), 65),
+    (errors.HistoryForkedError(reason="another id", revision=7), 65),
+    (errors.LogUnavailableError(url=URL, doing="connecting"), 69),
+    (DivergenceError(where="7", expected="a", got="b"), 70),
+    (ZeroDivisionError("division by zero"), 70),
+    (NotYetError("no view yet"), 75),
+    (errors.LogFullError(stream="CP_X_LOG", reason="maximum bytes"), 75),
+    (TimeoutError(), 75),
+    (CellMissingError(cell="c", url=URL, missing=("CP_C_LOG",)), 78),
+    (errors.StreamMissingError(url=URL, doing="reading", reason="not found"), 78),
+    (errors.TopologyDriftError(differences=["stream A: b is c", "d"]), 78),
+    (errors.SettingsError(field="JetStream", value="disabled", rule="enabled"), 78),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), CODES, ids=[type(error).__name__ for error, _ in CODES]
+)
+def test_every_error_has_its_code_and_one_line(error, code):
+    assert exit_code(error) == code
+    said = sentence(error)
+    assert said
+    assert "\n" not in said
+    assert code != 70 or "--debug" in said
+
+
+USAGE = [
+    ["nosuch"],
+    ["models", "--nosuch"],
+    ["models", "-o", "yaml"],
+    ["models", "--cell", "Upper"],
+    ["models", "--url", "foo://x"],
+    ["models", "--url", "127.0.0.1:99999"],
+    ["models", "--log-level", "loud"],
+    ["pick"],
+    ["pick", "*"],
+    ["pick", "m" * 257],
+    ["pick", "m", "--role", "router"],
+    ["pick", "m", "--namespace", "a.b"],
+    ["pick", "m", "-n", "0"],
+    ["wait"],
+    ["wait", "--revision", "-1"],
+    ["wait", "--revision", "1", "--routers", "0"],
+    ["wait", "--revision", "1", "--routers", "some"],
+    ["watch", "-o", "json"],
+    ["log", "tail", "-n", "-1"],
+    ["log", "tail", "--follow", "-o", "json"],
+    ["replay", "--until", "yesterday"],
+    ["projector", "--http", "9780"],
+    ["up", "--port", "65536"],
+    ["up", "--cell", "Upper"],
+    ["init", "--replicas", "2"],
+]
+
+
+@pytest.mark.parametrize("arguments", USAGE, ids=" ".join)
+def test_a_wrong_call_is_one_line_and_64_before_anything_is_sent(
+    arguments, capsys, monkeypatch
+):
+    monkeypatch.setenv("NATS_URL", URL)
+    assert main(arguments) == 64
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("controlplane: ")
+    assert said.err.count("\n") == 1
+
+
+def test_with_debug_the_traceback_comes_first(capsys):
+    assert main(["models", "--cell", "Upper", "--debug"]) == 64
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback")
+    assert said.splitlines()[-1].startswith("controlplane: cell 'Upper'")
+
+
+def test_what_is_refused_of_an_argument_is_usage():
+    with pytest.raises(UsageError), from_arguments():
+        raise errors.SettingsError(field="http", value="x", rule="host:port")
+
+
+def test_version_and_help_are_answers(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("controlplane ")
+    assert main(["--help"]) == 0
+    assert "replay" in capsys.readouterr().out
+
+
+def test_the_schema_is_the_events_schema(capsys):
+    assert main(["schema"]) == 0
+    expected = json.loads(json.dumps(json_schema()))
+    assert json.loads(capsys.readouterr().out) == expected
+
+
+@pytest.mark.parametrize(
+    "url", ["", "nats://a:4222", "a", "a:1,b:2", "tls://a", "nats://u:p@[::1]:4222"]
+)
+def test_urls_that_will_do(url):
+    check_url(url)
+
+
+@pytest.mark.parametrize("url", ["http://a", "a:port", "nats://", "a,:4222", "[::1"])
+def test_urls_that_will_not_do(url):
+    with pytest.raises(UsageError, match="url"):
+        check_url(url)
+
+
+def test_until_is_a_revision_or_a_time():
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert parse_until("12") == 12
+    assert parse_until("2026-01-31T12:00:00") == noon
+    assert parse_until("2026-01-31 12:00:00Z") == noon
+    east = parse_until("2026-01-31T14:00:00+02:00")
+    assert east == noon
+    assert east.tzinfo == timezone(timedelta(hours=2))
+
+
+@pytest.mark.parametrize("story", [every_event, *STORIES.values()])
+def test_every_record_has_a_document_with_the_same_keys(story):
+    for record in story():
+        document = record_document(record)
+        assert set(document) == {
+            "revision",
+            "recorded_at",
+            "subject",
+            "event",
+            "poison",
+        }
+        assert (document["event"] is None) == (document["poison"] is not None)
