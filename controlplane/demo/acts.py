@@ -21,7 +21,7 @@ MODELS: Final = (LLAMA, QWEN)
 OLD, NEW = "prod-v1", "prod-v2"
 COUNT: Final = 4
 """Workers of each model."""
-STEP_S_MAX: Final = 15.0
+STEP_S_MAX: Final = 20.0
 """Any one thing that is waited for happens within this, or the demo fails."""
 PICKS_MIN: Final = 20
 
@@ -39,15 +39,17 @@ class Acts:
         """The whole story. Raises `DemoFailedError`."""
         await self.enter()
         await self.replace(1)
-        await self.kill_leader()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.kill_leader())
+            tasks.create_task(self.replace(2))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.kill_worker(f"qwen-{COUNT}"))
-            tasks.create_task(self._go_on_after_the_kill())
+            tasks.create_task(self.kill_router("router-b"))
+            tasks.create_task(self._replace_the_rest(3))
         await self.agree()
 
-    async def _go_on_after_the_kill(self) -> None:
-        await self.kill_router("router-b")
-        for number in range(2, COUNT + 1):
+    async def _replace_the_rest(self, first: int) -> None:
+        for number in range(first, COUNT + 1):
             await self.replace(number)
 
     # ---- act one: everybody enters ---------------------------------------------
@@ -131,7 +133,11 @@ class Acts:
         other = next(name for name in PROJECTORS if name != leader)
         stage[leader].kill()
         began = time.monotonic()
-        self._say("kill", f"{leader}, the leader, killed with SIGKILL")
+        self._say(
+            "kill",
+            f"{leader}, the leader, killed with SIGKILL; routers go on with what they "
+            "know, and workers still reach the log",
+        )
         await until(
             lambda: self._leads(other),
             within_s=STEP_S_MAX,
@@ -157,7 +163,11 @@ class Acts:
             what=f"{router} wrote its checkpoint file",
         )
         stage[router].kill()
-        self._say("kill", f"{router} killed with SIGKILL")
+        self._say(
+            "kill",
+            f"{router} killed with SIGKILL; the rolling update waits for it: no worker "
+            "leaves before every router knows",
+        )
         began = time.monotonic()
         stage[router].start()
         announced = await stage[router].up()

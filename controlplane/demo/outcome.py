@@ -17,8 +17,9 @@ class DemoEvent(msgspec.Struct, frozen=True):
     at_s: float
     """Seconds since the demo began."""
     kind: str
-    """``start``, ``phase``, ``kill``, ``takeover``, ``restart``, ``expiry``, ``traffic``,
-    ``agreement``, ``problem``, ``output`` (a line that a failed process wrote), ``end``.
+    """``start``, ``phase``, ``kill``, ``takeover``, ``restart``, ``expiry``,
+    ``traffic``, ``agreement``, ``problem``, ``end``, or ``output``: a line that a
+    process wrote which failed.
     """
     text: str
 

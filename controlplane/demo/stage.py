@@ -21,6 +21,8 @@ from .web import ask
 
 LEASE_TTL_S: Final = 5.0
 """The shortest lease that there is: the demo is short."""
+DRAIN_S: Final = 16.0
+"""So long a worker waits at most for routers and requests before it leaves."""
 PAGE_EVERY_S: Final = 0.1
 PAGE_S_MAX: Final = 2.0
 PROJECTORS: Final = ("projector-a", "projector-b")
@@ -74,7 +76,7 @@ class Stage:
             name,
             "controlplane.demo.worker",
             *("--worker-id", name, "--model", model, "--namespace", namespace),
-            *("--lease-ttl-s", str(LEASE_TTL_S)),
+            *("--lease-ttl-s", str(LEASE_TTL_S), "--drain-s", str(DRAIN_S)),
         )
 
     def checkpoint(self, router: str) -> Path:

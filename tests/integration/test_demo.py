@@ -121,6 +121,35 @@ async def test_no_process_outlives_a_demo_that_is_killed(tmp_path):
     await eventually(lambda: not processes_of(tmp_path), within_s=10.0)
 
 
+@pytest.mark.timeout(60)
+async def test_a_demo_that_is_cancelled_leaves_nothing_running(tmp_path):
+    demo = asyncio.create_task(run_demo(store_dir=tmp_path, on_event=lambda _: None))
+    await eventually(lambda: any(tmp_path.glob("demo/router-b.out")), within_s=UP_S)
+    demo.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await demo
+    assert not processes_of(tmp_path)
+
+
+@pytest.mark.timeout(60)
+async def test_a_process_that_dies_by_itself_fails_the_demo_and_is_named(tmp_path):
+    events: list[DemoEvent] = []
+
+    def show(event: DemoEvent) -> None:
+        events.append(event)
+        if "send real requests" in event.text:
+            line = (tmp_path / "demo" / "qwen-2.out").read_bytes()
+            os.kill(msgspec.json.decode(line, type=Announcement).pid, signal.SIGKILL)
+
+    result = await run_demo(store_dir=tmp_path, on_event=show)
+    assert result.document()["ok"] is False
+    assert result.problems == ("qwen-2 ended unexpectedly",)
+    assert result.output_dir == str(tmp_path / "demo")
+    shown = [event.text for event in events if event.kind == "output"]
+    assert any("worker registered" in text for text in shown)
+    assert not processes_of(tmp_path)
+
+
 # ---- its processes alone ---------------------------------------------------------
 async def up(process: subprocess.Popen) -> Announcement:
     """What it says when it is up."""
