@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from events import ModelName, Revision
+from events import ModelName, Revision, WorkerId
 
 from .entities import (
     FleetChange,
+    Hold,
+    Registration,
     SetGone,
     SetPut,
     SettingGone,
@@ -19,7 +21,10 @@ from .entities import (
     WorkerKey,
     WorkerPut,
 )
+from .readiness import SetMeaning
 from .view import Fleet, Worker
+
+_Workers: TypeAlias = Mapping[WorkerId, Registration]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +79,13 @@ def worker_changes(before: Fleet, after: Fleet, touched: Touched) -> list[Change
     A worker is also looked at when its WorkerSet means something else now: other
     missing roles, weight or checksum. Each list is in the order of namespace and id.
     """
-    keys = touched.workers | _shifted(before, after, touched)
+    models = touched.models
+    keys = set(touched.workers)
+    if touched.everything:
+        models = {*before.state.models, *after.state.models}
+        keys.update(_held_otherwise(before, after))
+    for model in models:
+        keys.update(_shifted(before, after, model))
     removed: list[Change] = []
     changed: list[Change] = []
     added: list[Change] = []
@@ -90,19 +101,50 @@ def worker_changes(before: Fleet, after: Fleet, touched: Touched) -> list[Change
     return [*removed, *changed, *added]
 
 
-def _shifted(before: Fleet, after: Fleet, touched: Touched) -> set[WorkerKey]:
-    """Workers of WorkerSets whose meaning changed, though they did not themselves."""
-    if touched.everything:
-        return {*before.state.workers, *after.state.workers}
-    keys: set[WorkerKey] = set()
-    for model in touched.models:
-        old, new = before.sets(model), after.sets(model)
-        for key, meaning in new.items():
-            was = old.get(key)
-            if was is None or (
-                (was.missing_roles, was.weight, was.members.checksum)
-                == (meaning.missing_roles, meaning.weight, meaning.members.checksum)
-            ):
-                continue
-            keys.update((key.namespace, w) for w in meaning.members.workers)
-    return keys
+def _shifted(before: Fleet, after: Fleet, model: ModelName) -> Iterator[WorkerKey]:
+    """Workers of the model that may look different; WorkerSets alike are passed over.
+
+    Most of a fleet is alike after a resync, and comparing sets is cheap where deriving
+    each worker is not.
+    """
+    old, new = before.sets(model), after.sets(model)
+    for key in {*old, *new}:
+        was, now = old.get(key), new.get(key)
+        had = {} if was is None else was.members.workers
+        has = {} if now is None else now.members.workers
+        if was is None or now is None or _means_same(was, now):
+            ids = _differing(had, has)
+        else:
+            ids = {*had, *has}
+        for worker_id in ids:
+            yield (key.namespace, worker_id)
+
+
+def _means_same(was: SetMeaning, now: SetMeaning) -> bool:
+    return (was.missing_roles, was.weight, was.members.checksum) == (
+        now.missing_roles,
+        now.weight,
+        now.members.checksum,
+    )
+
+
+def _differing(had: _Workers, has: _Workers) -> set[WorkerId]:
+    if had is has or had == has:
+        return set()
+    ids = {worker_id for worker_id in had if worker_id not in has}
+    ids.update(w for w, worker in has.items() if had.get(w) != worker)
+    return ids
+
+
+def _held_otherwise(before: Fleet, after: Fleet) -> Iterator[WorkerKey]:
+    """Workers whose hold came or went."""
+    old, new = before.state.settings, after.state.settings
+    if old is new:
+        return
+    for settings, others in ((old, new), (new, old)):
+        for key, setting in settings.items():
+            match setting:
+                case Hold(namespace=namespace, worker_id=worker_id) if (
+                    key not in others
+                ):
+                    yield (namespace, worker_id)
