@@ -67,7 +67,9 @@ def candidates(
     visible = visible or fleet.visible
     memo = fleet.memo.get((wanted, visible))
     if memo is None:
-        memo = fleet.memo[wanted, visible] = _candidates(fleet, wanted, (), visible)
+        memo = _candidates(fleet, wanted, (), visible)
+        if memo.sets:  # callers may ask for any name: only answers are kept
+            fleet.memo[wanted, visible] = memo
     found: Candidates = memo
     if exclude and found.sets:
         found = _candidates(fleet, wanted, exclude, visible)
@@ -103,11 +105,13 @@ def _candidates(
 ) -> Candidates:
     sets = []
     for meaning in _sets(fleet, wanted, visible):
-        workers = tuple(
-            worker
-            for worker in meaning.routable
-            if _fits(worker, wanted) and worker.key not in exclude
-        )
+        workers = meaning.routable
+        if exclude or not _all_fit(meaning, wanted):
+            workers = tuple(
+                worker
+                for worker in workers
+                if _fits(worker, wanted) and worker.key not in exclude
+            )
         if workers:
             sets.append((meaning, workers))
     shares = accumulate(len(workers) * m.weight for m, workers in sets)
@@ -131,6 +135,12 @@ def _models_behind(fleet: Fleet, name: ModelName) -> list[ModelName]:
     """The models whose workers answer to ``name``: itself, and its adapter's bases."""
     having = fleet.state.adapters.get(name, ())
     return sorted({name, *(fleet.state.workers[key].model for key in having)})
+
+
+def _all_fit(meaning: SetMeaning, wanted: Wanted) -> bool:
+    """Whether each worker of the WorkerSet will do, without looking at any."""
+    nothing_more = wanted.capability is None and wanted.adapter is None
+    return nothing_more and wanted.model == meaning.key.model
 
 
 def _fits(worker: Registration, wanted: Wanted) -> bool:

@@ -28,6 +28,7 @@ from .fleet import EMPTY, FleetState
 from .readiness import Blocker, SetMeaning, blockers, meanings
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
+_NO_SETS: Final[Mapping[WorkerSetKey, SetMeaning]] = MappingProxyType({})
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,6 +145,8 @@ class Fleet:
     def sets(self, model: ModelName) -> Mapping[WorkerSetKey, SetMeaning]:
         """The model's WorkerSets, whatever the lens, with what they mean."""
         known = self.memo.get(("sets", model))
+        if known is None and model not in self.state.models:
+            return _NO_SETS  # callers may ask for any name: nothing is kept of it
         if known is None:
             found = {meaning.key: meaning for meaning in meanings(self.state, model)}
             known = self.memo["sets", model] = MappingProxyType(found)
