@@ -51,7 +51,7 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+class Capacity(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How much a worker can take. Information for routers; not in any checksum."""
 
     total_kv_blocks: Whole | None = None
