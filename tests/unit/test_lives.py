@@ -94,6 +94,17 @@ def test_an_ended_life_goes_on_as_long_as_it_holds_ports():
     assert lives(*steps, let_go(20000, 2)) == {}
 
 
+def test_only_a_life_that_was_registered_can_have_ended():
+    claim, life = claimed("w1", 20000), registered("w1")
+    for steps, ended in (
+        ([claim], False),
+        ([claim, life], False),
+        ([claim, life, deregistered("w1")], True),
+        ([claim, life, life], True),
+    ):
+        assert state_after(*steps).lives[KEY1].ended is ended
+
+
 def test_a_superseded_life_goes_on_as_long_as_it_holds_ports():
     steps = [claimed("w1", 20000), registered("w1"), registered("w1")]
     assert lives(*steps) == {1: (None, 2, {20000}), 2: (3, 3, set())}
