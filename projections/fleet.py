@@ -167,9 +167,10 @@ def build(puts: Iterable[Put]) -> FleetState:
     settings: dict[SettingKey, Setting] = {}
     known: dict[ModelName, KnownPut] = {}
     for put in puts:
+        if isinstance(put, WorkerPut):  # nearly all are; a match costs more
+            workers[put.worker.key] = put.worker
+            continue
         match put:
-            case WorkerPut(worker):
-                workers[worker.key] = worker
             case SetPut(key, order):
                 cohorts[key] = order
             case SettingPut(setting):
