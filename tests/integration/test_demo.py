@@ -207,6 +207,30 @@ async def test_a_router_by_itself_shows_a_worker_until_it_has_drained(tmp_path):
     ]
 
 
+async def test_a_worker_that_is_told_to_end_answers_what_it_has_begun(tmp_path):
+    async with local() as plane:
+        slow = ("--model", MODEL, "--answer-s", "1.5")
+        with process(plane.url, "worker", *slow) as worker:
+            base = (await up(worker)).url
+            body = msgspec.json.encode({"model": MODEL, "messages": []})
+
+            async def statuses() -> list[str]:
+                events = [record.event async for record in plane.log.read()]
+                said = [getattr(event, "status", None) for event in events]
+                return ["gone" if status is None else status.value for status in said]
+
+            async with asyncio.TaskGroup() as tasks:
+                url = f"{base}/v1/chat/completions"
+                answer = tasks.create_task(ask("POST", url, body))
+                # In flight once a second request has gone through after it.
+                assert (await ask("GET", f"{base}/health"))[0] == 200
+                worker.send_signal(signal.SIGTERM)
+            assert answer.result()[0] == 200
+            assert await statuses() == ["starting", "ready", "draining"]
+            assert await asyncio.to_thread(worker.wait, UP_S) == 0
+            assert (await statuses())[3:] == ["drained", "gone"]
+
+
 async def test_a_worker_answers_as_an_openai_server_does(tmp_path):
     async with local() as plane:
         with process(plane.url, "worker", "--model", MODEL) as worker:
