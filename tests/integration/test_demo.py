@@ -189,6 +189,13 @@ async def test_a_router_by_itself_shows_a_worker_until_it_has_drained(tmp_path):
             assert found["address"] == told.url
             assert (await page("/healthz"))[0] == (await page("/readyz"))[0] == 200
             assert b"controlplane_router_picks_total 1.0" in (await page("/metrics"))[1]
+
+            async def shows_its_revision() -> bool:
+                return (
+                    b"controlplane_router_revision 2.0" in (await page("/metrics"))[1]
+                )
+
+            await eventually(shows_its_revision)
             status, view = await page("/view")
             assert Fleet.from_json(view).worker("prod-v1", found["worker_id"])
             assert (await page("/pick"))[0] == 400
