@@ -11,13 +11,11 @@ from controlplane import topology
 from controlplane.errors import TopologyDriftError
 from controlplane.plane import Plane, connect
 from controlplane.router.client import RouterView
-from controlplane.settings import Settings
-from events import Cell, check_cell
 
 from .exits import CellMissingError, NotYetError, UsageError, from_arguments
 from .options import Connecting
 
-CONNECT_TIMEOUT_S: Final = 3.0
+CONNECT_S_MAX: Final = 2.5
 """A broker that is not there is reported in less than 5 s, start-up included."""
 SCHEMES: Final = frozenset({"nats", "tls", "ws", "wss"})
 
@@ -31,10 +29,9 @@ async def connected(options: Connecting) -> AsyncIterator[Plane]:
             options.url or None,
             cell=options.cell or None,
             creds=options.creds or None,
-            settings=Settings(connect_timeout_s=CONNECT_TIMEOUT_S),
         )
     async with plane:
-        await plane.connected()
+        await plane.broker.wait_connected(CONNECT_S_MAX)
         yield plane
 
 
@@ -100,11 +97,6 @@ def check_url(text: str | None) -> None:
             rule = "URLs as nats://127.0.0.1:4222, with commas between them"
             message = f"url {part!r} is not valid: {rule}"
             raise UsageError(message)
-
-
-def cell_of(text: str | None) -> Cell:
-    """The cell that was asked for. Raises `InvalidIdentityError`."""
-    return check_cell(text or "default")
 
 
 async def _not_synced(plane: Plane, view: RouterView) -> NotYetError:

@@ -24,7 +24,7 @@ def run(
     options: Common,
     *,
     endless: bool = False,
-    log_level: LogLevel = "warning",
+    log_level: LogLevel | None = None,
 ) -> int:
     """Run ``work`` in an event loop of its own; the exit code is what it returns.
 
@@ -32,8 +32,10 @@ def run(
     ``endless`` (that is how such a command ends), else as the shell expects. A second
     signal cuts the tidying up short.
     """
+    # Who waits for one answer gets one line when there is none.
+    usual: LogLevel = log_level or ("warning" if endless else "error")
     style = "console" if sys.stderr.isatty() else "json"
-    configure_logging(options.log_level or log_level, style)
+    configure_logging(options.log_level or usual, style)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_signalled(work(), endless=endless))
 

@@ -61,7 +61,7 @@ def demo(
         What commands of its kind share.
 
     """
-    return run(lambda: _demo(store_dir, output), options, log_level="error")
+    return run(lambda: _demo(store_dir, output), options)
 
 
 async def _demo(store_dir: Path | None, output: Literal["table", "json"]) -> int:
