@@ -26,7 +26,8 @@ from projections import FoldState, LeaseBook, Position, Snapshot, step, take
 
 from .caretaker import Caretaker, Inquiry
 from .effects import Announce, Effect, Resign, SayHead, TakeSnapshot
-from .line import OUTDATED, DeltaLine, Start
+from .line import OUTDATED, DeltaLine
+from .start import Start
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,9 +153,14 @@ class Core:
                 effects += verdict
         return effects
 
+    @property
+    def position(self) -> Position | None:
+        """Where the fold stands in the epoch; None: nowhere sure."""
+        return self.line.position(self.fold.revision)
+
     # ---- heads -----------------------------------------------------------------
     def _head_if_due(self, now: float) -> list[Effect]:
-        if not self.leading or not self.caught_up or self.line.position is None:
+        if not self.leading or not self.caught_up or self.position is None:
             return []
         owed = self._head_owed and self.line.level
         if not owed and now - self._head_at < self._limits.head_every_s:
@@ -195,7 +201,7 @@ class Core:
 
     def final_snapshot(self) -> Snapshot | None:
         """The snapshot of a clean stop, if a leader has news since the last one."""
-        position = self.line.position
+        position = self.position
         if not self.leading or position is None or self.line.pending:
             return None
         return None if position == self._snapshot_at else take(self.fold, position)
@@ -216,7 +222,7 @@ class Core:
         One that is ahead of the view stream would be of no use to the next leader,
         who has to publish what lies between.
         """
-        position = self.line.position
+        position = self.position
         if position is None or self._snapshot_running:
             return []
         if self._snapshot_of is None and self._is_snapshot_due(position, now):

@@ -31,6 +31,7 @@ from projections import (
 )
 
 from .effects import Alarm, Effect, LookAtView, Publish, Rebuild, Resign
+from .start import Start
 
 PENDING_MAX: Final = 100_000
 """Deltas that may wait; with more a new epoch is cheaper for everybody."""
@@ -41,28 +42,6 @@ OUTDATED: Final = "a newer version numbers the view"
 BATCH_BYTES: Final = 8 << 20
 PAYLOAD_MAX: Final = 1_000_000
 """A message of the view stream; a server takes 1 MiB with its headers."""
-
-
-class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a line begins: what recovery found."""
-
-    log_id: str
-    position: Position | None
-    """How much of the epoch the fold stands for; None: a new epoch must begin."""
-    folded: Revision = 0
-    """Records up to here are in the fold, or before the epoch: no deltas of them."""
-    line_digest: str = ""
-    line_anomalies: AnomalyCounts = AnomalyCounts()
-    epoch_count: int = 0
-    """The highest count of any epoch seen."""
-    epoch_reason: str = "first"
-    """Why a new epoch would begin."""
-    view_end: int = 0
-    """The view stream's last sequence…"""
-    trimmed_to: int = 0
-    """…and the last that it no longer holds."""
-    outdated: bool = False
-    """A newer fold version numbers the view."""
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -129,10 +108,12 @@ class DeltaLine:
             )
         )
 
-    @property
-    def position(self) -> Position | None:
-        """Where the fold stands in the epoch, published or not; None: nowhere sure."""
-        if self.epoch is None or self._starting:
+    def position(self, folded: Revision) -> Position | None:
+        """Where a fold of ``folded`` stands in the epoch, published or not.
+
+        None: nowhere sure, or still before the epoch's start.
+        """
+        if self.epoch is None or self._starting or folded < self.epoch.revision:
             return None
         return Position(
             epoch=self.epoch,
@@ -187,6 +168,12 @@ class DeltaLine:
         looked_from, self._looked_from = self._looked_from, None
         if looked_from is not None and last_sequence < looked_from:
             return [Rebuild("the view stream lost its tail")]
+        known_to = max(self._read_to, self.trimmed_to)
+        if self.epoch is not None:
+            known_to = max(known_to, self.base + self.published)
+        if first_sequence - 1 > known_to:
+            # An epoch may have begun there.
+            return [Rebuild("the view stream was trimmed before it was read")]
         # More may have been seen since the question was asked.
         self.view_end = max(self.view_end, last_sequence)
         self.trimmed_to = max(self.trimmed_to, first_sequence - 1)
@@ -194,8 +181,11 @@ class DeltaLine:
 
     def settle(self, folded: Revision) -> list[Effect]:
         """Match what the view stream holds with what was computed here."""
+        if self._starting:
+            return []
         effects: list[Effect] = []
-        self._pass(self.trimmed_to)
+        to_compare = self._seen[0].view_seq if self._seen else self.trimmed_to + 1
+        self._pass(min(self.trimmed_to, to_compare - 1))
         while self._seen:
             entry = self._seen[0]
             match entry.message:

@@ -22,7 +22,7 @@ from projections import (
 )
 
 from .finding import Found, base_of
-from .line import Start
+from .start import Start
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):

@@ -145,7 +145,8 @@ class ProjectorService(Lifetime):
         if self._core is None:
             return
         line, fold, before = self._core.line, self._core.fold, self._remembered
-        epoch = None if line.position is None else line.position.epoch
+        position = self._core.position
+        epoch = None if position is None else position.epoch
         if epoch is None and before is not None and before.log_id == line.log_id:
             epoch = before.epoch
         over, reason = line.history_lost or (0, "")
