@@ -111,6 +111,12 @@ def _what_memory_says(found: Found) -> str | None:
     return None
 
 
+def _over(found: Found) -> int:
+    """The count up to which epochs of this log number lost records."""
+    known = found.remembered
+    return known.over if known and known.log_id == found.log.log_id else 0
+
+
 def _epochs_of_log(found: Found) -> list[Epoch]:
     """Epochs of this log that are known from elsewhere than the view stream's end."""
     epochs = []
@@ -134,7 +140,7 @@ def _why_it_ends(  # noqa: PLR0911 - a list of reasons
     record, known = found.entry_record, found.remembered
     if record is not None and record.fingerprint != message.fingerprint:
         return "log_forked"
-    if known is not None and message.epoch.count <= known.over:
+    if known is not None and message.epoch.count <= _over(found):
         return known.over_reason
     if any(epoch > message.epoch for epoch in _epochs_of_log(found)):
         return "view_lost"
@@ -151,7 +157,7 @@ def _epoch_of_empty_stream(found: Found) -> Going:
     if at.epoch.fold_version != FOLD_VERSION:
         return "fold_version", None, None
     known = found.remembered
-    if known is not None and at.epoch.count <= known.over:
+    if known is not None and at.epoch.count <= _over(found):
         return known.over_reason, None, None
     if found.view_last < at.view_seq:
         return "view_lost", None, None

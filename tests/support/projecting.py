@@ -94,6 +94,7 @@ def find_in(
     records: Sequence[Record],
     view: ViewList,
     snapshot: Snapshot | None,
+    /,
     **other: object,
 ) -> Found:
     """What a projector finds that starts now."""
