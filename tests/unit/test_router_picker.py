@@ -1,0 +1,163 @@
+"""A router's picks: policies, ejections, exclusions, and what is kept of them."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from controlplane.errors import SettingsError
+from controlplane.router.picker import Picker
+from controlplane.telemetry import PickTally
+from projections import Fleet, ModelNotFoundError, ModelUnavailableError, Wanted
+from tests.support.fleet_builder import (
+    MODEL,
+    fleet_after,
+    held,
+    loaded,
+    registered,
+    weighted,
+)
+
+WANTED = Wanted(model=MODEL)
+FOUR = fleet_after(
+    registered("a1", namespace="a"),
+    registered("a2", namespace="a"),
+    registered("b1", namespace="b"),
+    registered("b2", namespace="b"),
+    registered("q1", model="qwen"),
+    registered("q2", model="qwen"),
+)
+
+
+def seeded(number):
+    return Random(number)  # noqa: S311 - spreads load, guards nothing
+
+
+class HandClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self):
+        self.time = 0.0
+
+    def monotonic(self):
+        return self.time
+
+    def now(self):
+        raise AssertionError
+
+
+@pytest.fixture
+def clock():
+    return HandClock()
+
+
+@pytest.fixture
+def picker(clock):
+    return Picker(clock, PickTally())
+
+
+def pick(picker, fleet=FOUR, wanted=WANTED, policy="weighted_random", **options):
+    rng, exclude = options.get("rng"), options.get("exclude", ())
+    return picker.pick(fleet, wanted, policy, rng, exclude)
+
+
+def ids(picker, count, **options):
+    return [pick(picker, **options).worker_id for _ in range(count)]
+
+
+def test_equal_seeds_pick_the_same_in_two_routers(clock):
+    routers = [Picker(clock, PickTally()) for _ in range(2)]
+    fleets = [FOUR, Fleet(FOUR.state, revision=FOUR.revision)]
+    picks = [
+        ids(router, 50, fleet=fleet, rng=seeded(7), exclude=[FOUR.worker("a", "a2")])
+        for router, fleet in zip(routers, fleets, strict=True)
+    ]
+    assert picks[0] == picks[1]
+    assert len(set(picks[0])) == 3
+
+
+def test_each_wish_has_turns_of_its_own(picker):
+    """Picks for one model in between must not make another's skip its workers."""
+    qwen, seen = Wanted(model="qwen"), Counter()
+    for _ in range(8):
+        seen[pick(picker, policy="round_robin").worker_id] += 1
+        seen[pick(picker, wanted=qwen, policy="round_robin").worker_id] += 1
+    assert seen == {"a1": 2, "a2": 2, "b1": 2, "b2": 2, "q1": 4, "q2": 4}
+
+
+def test_a_callers_policy_gets_those_who_will_do(picker):
+    offered = []
+
+    def last(workers):
+        offered.extend(worker.worker_id for worker in workers)
+        return workers[-1]
+
+    picker.eject(FOUR.worker("b", "b2"), 5)
+    worker = pick(picker, policy=last, exclude=[FOUR.worker("a", "a1")])
+    assert offered == ["a2", "b1"]
+    assert worker.worker_id == "b1"
+
+
+def test_an_unknown_policy_is_a_wrong_setting(picker):
+    with pytest.raises(SettingsError, match="policy 'best'"):
+        pick(picker, policy="best")
+
+
+@pytest.mark.parametrize("policy", ["weighted_random", "round_robin"])
+def test_the_ejected_are_not_picked_for_a_while(picker, clock, policy):
+    picker.eject(FOUR.worker("a", "a1"), 5)
+    assert picker.ejected == (("a", "a1"),)
+    assert "a1" not in ids(picker, 100, policy=policy)
+    clock.time = 5
+    assert "a1" in ids(picker, 100, policy=policy)
+    assert picker.ejected == ()
+
+
+def test_leaving_one_out_leaves_the_others_shares_as_they_are(picker):
+    """As it would be over the rest: each worker by its namespace's weight."""
+    fleet = fleet_after(
+        *(registered(f"a{n}", namespace="a") for n in range(3)),
+        *(registered(f"b{n}", namespace="b") for n in range(2)),
+        weighted(0.5, namespace="b"),
+    )
+    out = [fleet.worker("a", "a0")]
+    seen = Counter(ids(picker, 6000, fleet=fleet, rng=seeded(3), exclude=out))
+    assert seen["a0"] == 0
+    for worker, share in {"a1": 1 / 3, "a2": 1 / 3, "b0": 1 / 6, "b1": 1 / 6}.items():
+        assert seen[worker] / 6000 == pytest.approx(share, abs=0.03)
+
+
+def test_the_last_one_left_is_found_however_many_are_left_out(picker):
+    fleet = fleet_after(*(registered(f"w{n:02}") for n in range(40)))
+    out = [fleet.worker("prod", f"w{n:02}") for n in range(39)]
+    for policy in ("weighted_random", "round_robin"):
+        assert set(ids(picker, 20, fleet=fleet, exclude=out, policy=policy)) == {"w39"}
+
+
+def test_nobody_left_is_unavailable_and_says_why(picker):
+    fleet = fleet_after(registered("a"), registered("b"), held("b"))
+    picker.eject(fleet.worker("prod", "a"), 5)
+    with pytest.raises(ModelUnavailableError) as caught:
+        pick(picker, fleet=fleet)
+    assert caught.value.reasons == {"excluded": 1, "held": 1}
+    assert picker._tally.failed["model_unavailable"] == 1
+    assert picker._tally.picked == 0
+
+
+def test_asking_for_names_that_nobody_serves_leaves_no_trace(picker):
+    fleet = fleet_after(registered("a"), loaded("a", "sql"))
+    for n in range(100):
+        with pytest.raises(ModelNotFoundError):
+            pick(picker, fleet=fleet, wanted=Wanted(model=f"no-{n}"))
+        with pytest.raises(ModelUnavailableError):
+            pick(picker, fleet=fleet, wanted=Wanted(model=MODEL, capability=f"{n}"))
+    assert len(fleet.memo) == 1  # the WorkerSets of the model that there is
+    assert picker._tally.failed["model_not_found"] == 100
+
+
+def test_turns_do_not_pile_up(picker, monkeypatch):
+    monkeypatch.setattr("controlplane.router.picker.TURNS_MAX", 2)
+    for namespace in ("a", "b", None, "a"):
+        wanted = Wanted(model=MODEL, namespace=namespace)
+        pick(picker, wanted=wanted, policy="round_robin")
+    assert len(picker._turns) <= 2
