@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, TextIO
 
 import msgspec
 from cyclopts import Parameter, validators
@@ -125,26 +125,29 @@ def parse_until(text: str) -> Revision | datetime:
 class Progress:
     """Says on stderr how far a long replay is, if somebody looks."""
 
-    def __init__(self) -> None:
-        """Begin now."""
-        self._say_at = time.monotonic() + LONG_S
-        self._watched = sys.stderr.isatty()
+    def __init__(
+        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Begin now; ``stream`` is stderr."""
+        self._stream, self._clock = stream or sys.stderr, clock
+        self._say_at = clock() + LONG_S
         self._said = False
 
     def __call__(self, revision: Revision, end: Revision) -> None:
         """The replay is at ``revision`` of ``end``."""
-        if not self._watched or time.monotonic() < self._say_at:
+        now = self._clock()
+        if now < self._say_at or not self._stream.isatty():
             return
-        self._say_at, self._said = time.monotonic() + SAY_EVERY_S, True
+        self._say_at, self._said = now + SAY_EVERY_S, True
         share = revision / end if end else 1.0
-        sys.stderr.write(f"\r\x1b[Kreplaying {revision:,} of {end:,} ({share:.0%})")
-        sys.stderr.flush()
+        self._stream.write(f"\r\x1b[Kreplaying {revision:,} of {end:,} ({share:.0%})")
+        self._stream.flush()
 
     def clear(self) -> None:
         """Leave no trace."""
         if self._said:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
 
 
 # ---- schema --------------------------------------------------------------------

@@ -102,16 +102,16 @@ def check_url(text: str | None) -> None:
 async def _not_synced(plane: Plane, view: RouterView) -> NotYetError:
     last = (await plane.log.state()).last_revision
     which = "" if plane.cell == "default" else f" --cell {plane.cell}"
-    start = f"start one: controlplane projector{which}"
+    start = f"start a projector: controlplane projector{which}"
     look = f"or fold the log itself: controlplane replay{which}"
     if await plane.epoch() is None:
         message = f"no projector has published a view of cell {plane.cell!r} yet"
     else:
         message = (
             f"the view of cell {plane.cell!r} is not up to date (revision "
-            f"{view.revision}, the log ends at {last}); no projector keeps it up"
+            f"{view.revision}, the log ends at {last})"
         )
-    return NotYetError(f"{message}: {start}; {look}")
+    return NotYetError(f"{message}; {start}; {look}")
 
 
 def _missing(plane: Plane, missing: list[str]) -> CellMissingError:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from .columns import Cell, Column, shown, table
@@ -88,7 +89,7 @@ class Timeline:
         stream = sys.stderr if to_stderr else sys.stdout
         self._console = Console(file=stream, highlight=False, emoji=False)
         self._silent = to_stderr and not self._console.is_terminal
-        self._status = self._console.status("starting", spinner="dots")
+        self._status = self._console.status("Ctrl-C ends it", spinner="dots")
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -104,11 +105,16 @@ class Timeline:
         """Show one event of the demo."""
         if self._silent:
             return
-        text = Text(f"{event.at_s:6.2f} s  ", style="dim")
-        text.append(shown(event.text), style=STYLES.get(event.kind, "not dim"))
-        self._console.print(text, soft_wrap=True)
-        if self._console.is_terminal:
-            self._status.update(Text(shown(event.text), style="dim"))
+        at = Text(f"{event.at_s:6.2f} s", style="dim")
+        text = Text(shown(event.text), style=STYLES.get(event.kind, ""))
+        if not self._console.is_terminal:
+            self._console.print(Text.assemble(at, "  ", text), soft_wrap=True)
+            return
+        row = Table.grid(padding=(0, 2, 0, 0))
+        row.add_column(no_wrap=True)
+        row.add_column()
+        row.add_row(at, text)
+        self._console.print(row)
 
 
 def result_lines(result: DemoResult, width: int) -> list[Text]:
