@@ -3,7 +3,7 @@
 import msgspec
 
 from controlplane.router import core as router_core
-from controlplane.router.core import Moved
+from controlplane.router.core import CatchUp, Moved
 from tests.support.fleet_builder import deregistered, given, registered
 from tests.support.view_line import Shell, ViewLine, begun
 
@@ -242,14 +242,17 @@ def test_contact_lost_before_the_look_owes_nothing():
 
 
 def test_within_an_epoch_it_never_steps_back():
-    line = line_of(5)
-    shell = begun(line=line)
-    shell.do(shell.core.reconnected())
-    del line.entries[4:]
+    """The view stream lost its tail, and what is one's own was not trusted."""
+    line = line_of()
     line.take_snapshot()
+    shell = begun(line=line)
+    shell.live(*line.publish(STORY[:5]))
+    shell.wanted = CatchUp("gap", anew=True)
+    del line.entries[4:]
     shell.catch_up()
     assert shell.place == (line.epoch, 5)
     assert shell.core.revision == 5
+    assert shell.moves[-1] == Moved((), "gap")
 
 
 def test_a_refilled_tail_is_recognised():
