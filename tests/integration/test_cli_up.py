@@ -9,12 +9,8 @@ from pathlib import Path
 import pytest
 
 import controlplane as cp
-from controlplane.clock import SystemClock
-from controlplane.identifiers import new_uuid7
-from tests.support.commands import Running, command, running
+from tests.support.commands import Running, command, register, running
 from tests.support.waiting import eventually
-
-SPEC = {"model": "llama", "address": "http://127.0.0.1:8000", "namespace": "prod"}
 
 
 def up(directory: Path):
@@ -36,37 +32,6 @@ def children(pid: int) -> list[int]:
         for task in Path(f"/proc/{pid}/task").iterdir()
         for child in (task / "children").read_text().split()
     ]
-
-
-async def register(url: str, *names: str) -> int:
-    """Workers that do not leave by themselves: their leases are long."""
-    async with cp.connect(url) as plane:
-        for name in names:
-            spec = cp.WorkerSpec(
-                **SPEC, worker_id=name, lease_ttl_s=3600.0, status=cp.Status.READY
-            )
-            event = registration(spec)
-            revision = (await plane.log.append(event)).revision
-    return revision
-
-
-def registration(spec: cp.WorkerSpec) -> cp.WorkerRegistered:
-    """What the worker would say, with nobody behind it."""
-    return cp.WorkerRegistered(
-        event_id=new_uuid7(),
-        at=SystemClock().now(),
-        by="test",
-        namespace=spec.namespace,
-        worker_id=spec.worker_id,
-        incarnation=new_uuid7(),
-        component=spec.component,
-        endpoint=spec.endpoint,
-        role=spec.role,
-        model=spec.model,
-        address=spec.address,
-        lease_ttl_s=spec.lease_ttl_s,
-        status=spec.status,
-    )
 
 
 async def test_it_serves_a_second_terminal_stops_cleanly_and_resumes(tmp_path):

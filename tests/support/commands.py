@@ -11,6 +11,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import controlplane as cp
+from controlplane.clock import SystemClock
+from controlplane.identifiers import new_uuid7
+
 COMMAND = (sys.executable, "-m", "controlplane.cli")
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 30.0
@@ -103,3 +107,31 @@ async def running(*arguments: str, **environ: str) -> AsyncIterator[Running]:
         if process.returncode is None:
             process.kill()
             await process.communicate()
+
+
+async def register(url: str, *names: str, cell: str | None = None) -> int:
+    """Append workers with long leases and nobody behind them; the last revision."""
+    revision = 0
+    async with cp.connect(url, cell=cell) as plane:
+        for name in names:
+            revision = (await plane.log.append(registration(name))).revision
+    return revision
+
+
+def registration(name: str) -> cp.WorkerRegistered:
+    """What a worker of namespace ``prod`` would say."""
+    return cp.WorkerRegistered(
+        event_id=new_uuid7(),
+        at=SystemClock().now(),
+        by="test",
+        namespace="prod",
+        worker_id=name,
+        incarnation=new_uuid7(),
+        component="backend",
+        endpoint="generate",
+        role=cp.Role.AGGREGATED,
+        model="llama",
+        address="http://127.0.0.1:8000",
+        lease_ttl_s=3600.0,
+        status=cp.Status.READY,
+    )
