@@ -17,9 +17,8 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-import structlog
-
 from .errors import SettingsError
+from .logs import get_logger
 
 Response: TypeAlias = tuple[int, str, bytes]
 """Status, content type, body."""
@@ -40,7 +39,7 @@ STOP_S_MAX: Final = 2.0
 LINGER_S_MAX: Final = 1.0
 LINGER_READS_MAX: Final = 16
 
-_log = structlog.get_logger()
+_log = get_logger("http")
 
 
 class _Request(NamedTuple):

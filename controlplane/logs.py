@@ -1,52 +1,65 @@
-"""Where log lines go and what they look like: for the command line only.
+"""Log lines: how the library says them, and how the command line shows them.
 
-The library never configures logging: it calls ``structlog.get_logger()``, and its
-messages are constant, lower-case texts with the values as keys.
+The library speaks through the standard library's loggers below ``controlplane``, so an
+application decides where its lines go; without a word of it only warnings show. The
+messages are constant, lower-case texts with the values as keys. Only the command line
+configures anything.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import Final
+from typing import Any, Final, cast
 
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
 from .errors import SettingsError
 
+ROOT: Final = "controlplane"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_STYLES: Final = ("json", "console")
+_SAYING: Final[list[structlog.typing.Processor]] = [
+    structlog.stdlib.filter_by_level,
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+]
+
+
+def get_logger(room: str) -> structlog.stdlib.BoundLogger:
+    """The logger of a room: ``controlplane.{room}`` of the standard library."""
+    logger: Any = structlog.wrap_logger(
+        logging.getLogger(f"{ROOT}.{room}"),
+        processors=_SAYING,
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    return cast("structlog.stdlib.BoundLogger", logger)
 
 
 def configure_logging(level: str = "info", style: str = "console") -> None:
     """Write log lines to stderr; for the command line only.
 
-    What other libraries log through the standard library, from warnings up, takes
-    the same form. Raises `SettingsError` for a level or style that there is not.
+    What other libraries log, from warnings up, takes the same form. Raises
+    `SettingsError` for a level or style that there is not.
     """
     _one_of("log level", level, LOG_LEVELS)
     _one_of("log style", style, LOG_STYLES)
-    shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    ending = _ending(style)
-    structlog.configure(
-        processors=[*shared, *ending],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
-        cache_logger_on_first_use=False,
-    )
-    foreign = logging.StreamHandler(sys.stderr)
-    removed = structlog.stdlib.ProcessorFormatter.remove_processors_meta
-    foreign.setFormatter(
+    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared, processors=[removed, *ending]
+            foreign_pre_chain=[structlog.stdlib.add_log_level],
+            processors=[
+                stamp,
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *_ending(style),
+            ],
         )
     )
-    logging.basicConfig(handlers=[foreign], level=logging.WARNING, force=True)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger(ROOT).setLevel(level.upper())
 
 
 def _ending(style: str) -> list[structlog.typing.Processor]:

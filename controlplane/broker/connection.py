@@ -17,15 +17,15 @@ from typing import Final, Protocol
 from urllib.parse import ParseResult, unquote, urlparse
 
 import nats.errors
-import structlog
 from msgspec.structs import replace
 
 from controlplane.broker.link import Link, LinkLostError, Login
 from controlplane.broker.translate import nats_errors, refusal_of
 from controlplane.broker.wire import decode_object, parse_status
 from controlplane.errors import LogUnavailableError, SettingsError
+from controlplane.logs import get_logger
 
-_log: Final = structlog.get_logger(__name__)
+_log: Final = get_logger("broker")
 
 OLDEST_SERVER: Final = (2, 12)
 _RETRY_S: Final = 0.1

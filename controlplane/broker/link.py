@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import Final, Self
 
 import msgspec
-import structlog
 from nats.aio.client import PING_PROTO, Client
 from nats.errors import MaxPayloadError
 
 from controlplane.broker.translate import denied, denied_subject
 from controlplane.broker.wire import RawMessage
+from controlplane.logs import get_logger
 
-_log: Final = structlog.get_logger(__name__)
+_log: Final = get_logger("broker")
 
 Sink = Callable[[RawMessage], None]
 

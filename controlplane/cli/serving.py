@@ -7,10 +7,10 @@ import socket
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-import structlog
 from cyclopts import Parameter, validators
 
 from controlplane.errors import SettingsError
+from controlplane.logs import get_logger
 from controlplane.plane import Plane, Projector, connect, parse_listen
 from controlplane.server import EmbeddedServer
 from events import check_cell
@@ -21,7 +21,7 @@ from .options import CONNECTING, IN_CELL, Connecting, InCell
 from .printing import print_lines
 from .running import run
 
-_log = structlog.get_logger()
+_log = get_logger("cli")
 DEFAULT_PORT: Final = 4222
 DEFAULT_STORE: Final = Path("controlplane-data")
 WATCH_SERVER_S: Final = 0.5

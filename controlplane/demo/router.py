@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import structlog
 
 from controlplane.http import JSON, Handler, HttpServer, Query, QueryHandler, Response
+from controlplane.logs import get_logger
 from controlplane.namespaces import NamespaceFilter
 from controlplane.plane import Plane, connect, parse_listen
 from controlplane.router.client import RouterView
@@ -32,7 +32,7 @@ from .requests import Requests
 CONFIRM_S_MAX: Final = 2.0
 """So long a view from a checkpoint may be confirmed before requests are sent."""
 
-_log = structlog.get_logger()
+_log = get_logger("demo")
 
 
 async def route(options: argparse.Namespace, stopping: asyncio.Event) -> None:

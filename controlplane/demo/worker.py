@@ -15,8 +15,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
-import structlog
-
+from controlplane.logs import get_logger
 from controlplane.plane import Plane, connect
 from controlplane.worker import WorkerHandle, WorkerSpec
 from events import ControlPlaneError, Revision, Role
@@ -29,7 +28,7 @@ QUIET_S: Final = 0.2
 """So long after the last request none that was sent before is still under way."""
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 
-_log = structlog.get_logger()
+_log = get_logger("demo")
 
 
 async def serve(options: argparse.Namespace, stopping: asyncio.Event) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from controlplane.beats import encode_signal
 from controlplane.broker import Broker
@@ -20,6 +19,7 @@ from controlplane.errors import (
 )
 from controlplane.eventlog import EventLog, Pending
 from controlplane.identifiers import new_uuid7
+from controlplane.logs import get_logger
 from controlplane.telemetry import ProjectorMetrics
 from controlplane.viewfeed import ViewFeed
 from events import (
@@ -49,7 +49,7 @@ from .effects import (
     Tell,
 )
 
-_log = structlog.get_logger()
+_log = get_logger("projector")
 AGAIN_AFTER_S: Final = 0.2
 EXPIRIES_AT_ONCE: Final = 16
 BATCH_MAX: Final = 1000

@@ -11,7 +11,6 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-import structlog
 from prometheus_client import CollectorRegistry
 
 from controlplane.beats import Beat
@@ -24,6 +23,7 @@ from controlplane.errors import (
 )
 from controlplane.eventlog import EventLog
 from controlplane.http import Handler
+from controlplane.logs import get_logger
 from controlplane.runtime import Lifetime, first_of
 from controlplane.settings import Settings
 from controlplane.telemetry import ProjectorMetrics
@@ -40,7 +40,7 @@ from .hands import Hands, RebuildError, Tools
 from .leadership import Leadership
 from .recovery import Begin, decide_start
 
-_log = structlog.get_logger()
+_log = get_logger("projector")
 TICK_S: Final = 0.05
 LEASE_PARTS: Final = 4
 """A holder renews so often within a lease; others ask for it twice as often."""

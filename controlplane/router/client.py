@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakSet
 
-import structlog
-
 from controlplane.broker import Broker, Subscription
 from controlplane.clock import Clock
 from controlplane.errors import LogUnavailableError, SettingsError
 from controlplane.eventlog import EventLog, LogState
+from controlplane.logs import get_logger
 from controlplane.presence import Presence
 from controlplane.runtime import Lifetime
 from controlplane.settings import Settings
@@ -42,7 +41,7 @@ from .replica import Replica
 from .showing import Showing
 from .telling import Teller
 
-_log = structlog.get_logger()
+_log = get_logger("router")
 AGAIN_AFTER_S: Final = 0.05
 AGAIN_AFTER_S_MAX: Final = 0.5
 TICK_S: Final = 0.1

@@ -8,16 +8,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from controlplane.clock import Clock
+from controlplane.logs import get_logger
 from events import Cell
 from projections import SnapshotUnusableError
 
 from .checkpoint import CheckpointFile
 from .replica import Replica
 
-_log = structlog.get_logger()
+_log = get_logger("router")
 REFRESH_S: Final = 60.0
 """An unchanged replica is written again after so long, for it is still fresh."""
 

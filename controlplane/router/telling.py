@@ -11,11 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-import structlog
-
 from controlplane.broker import Broker
 from controlplane.clock import Clock
 from controlplane.errors import AppendOutcomeUnknownError, LogUnavailableError
+from controlplane.logs import get_logger
 from controlplane.presence import (
     Presence,
     RouterReport,
@@ -27,7 +26,7 @@ from controlplane.topology import Names
 from events import ControlPlaneError
 from projections import WorkerKey
 
-_log = structlog.get_logger()
+_log = get_logger("router")
 REPORT_EVERY_S: Final = 10.0
 REPORT_PAUSE_S: Final = 0.1
 REPORTS_WAITING_MAX: Final = 16

@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import Final
 
 import msgspec
-import structlog
 
 from controlplane.beats import Beat, encode_signal
 from controlplane.broker import Broker
+from controlplane.logs import get_logger
 from controlplane.settings import Settings
 from controlplane.telemetry import WorkerMetrics
 
@@ -27,7 +27,7 @@ AGAIN_S: Final = 1.0
 """So long after an unforeseen failure the thread connects anew."""
 IDLE_S: Final = 60.0
 
-_log = structlog.get_logger()
+_log = get_logger("worker")
 
 
 class Kept(msgspec.Struct):

@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, Self
 
-import structlog
-
 from controlplane.beats import Beat, WireNotice, decode_notice
 from controlplane.broker import Broker, Subscription
 from controlplane.clock import Clock
 from controlplane.errors import LeaseLostError, LogUnavailableError, SettingsError
 from controlplane.eventlog import EventLog
 from controlplane.identifiers import new_uuid7
+from controlplane.logs import get_logger
 from controlplane.runtime import Lifetime
 from controlplane.settings import Settings
 from controlplane.telemetry import WorkerMetrics
@@ -56,7 +55,7 @@ LEAVE_S: Final = 4.0
 """So long the farewell may take; then the lease cleans up."""
 CLOSE_S: Final = 0.5
 
-_log = structlog.get_logger()
+_log = get_logger("worker")
 
 
 class WorkerHandle(Lifetime, Speaking):

@@ -4,10 +4,10 @@ import json
 import logging
 
 import pytest
-import structlog
 from prometheus_client import CollectorRegistry, generate_latest
 
 from controlplane.errors import SettingsError
+from controlplane.logs import ROOT, get_logger
 from controlplane.telemetry import (
     PickTally,
     ProjectorMetrics,
@@ -116,16 +116,16 @@ async def test_the_page_samples_before_it_answers(registry):
 @pytest.fixture
 def _logging_as_before():
     root = logging.getLogger()
-    before = (root.handlers[:], root.level, structlog.get_config())
+    ours = logging.getLogger(ROOT)
+    before = (root.handlers[:], root.level, ours.level)
     yield
-    root.handlers[:], root.level = before[0], before[1]
-    structlog.configure(**before[2])
+    root.handlers[:], root.level, ours.level = before
 
 
 @pytest.mark.usefixtures("_logging_as_before")
 def test_json_log_lines_are_one_object_each_and_go_to_stderr(capsys):
     configure_logging("info", "json")
-    log = structlog.get_logger()
+    log = get_logger("worker")
     log.debug("not shown")
     log.info("worker registered", worker_id="w1", revision=7)
     logging.getLogger("nats").error("connection %s", "lost")
@@ -147,7 +147,7 @@ def test_a_logged_error_does_not_show_local_variables(capsys, style):
     try:
         failing(held)
     except ValueError:
-        structlog.get_logger().exception("it failed")
+        get_logger("worker").exception("it failed")
     err = capsys.readouterr().err
     assert "ValueError" in err
     assert "s3cr3t-value" not in err
