@@ -15,12 +15,14 @@ from controlplane.runtime import first_of
 
 from . import fleet, history, serving, showing
 from .exits import INTERRUPTED, OK, SILENT, USAGE, exit_code, sentence
+from .printing import Screen
 
 app: Final = App(
     name="controlplane",
     help="An event-sourced control plane for LLM-serving fleets over NATS JetStream.",
     version=lambda: f"controlplane {version('controlplane')}",
     default_parameter=Parameter(negative=""),
+    console=Screen(),
 )
 log_app: Final = App(name="log", help="Look into the log.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NoReturn, TextIO
 
 import msgspec
 from rich.console import Console
@@ -17,6 +17,18 @@ _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 _WIDTH: Final = 80
 
 
+class Screen(Console):
+    """A rich console that lets who calls it decide what a closed pipe means."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        """Write to ``file``, else stdout; texts are taken as they are."""
+        super().__init__(file=file, highlight=False, emoji=False)
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Rich would exit with 1, which is an answer here."""
+        raise BrokenPipeError
+
+
 def terminal_width() -> int:
     """How wide lines may be: the terminal's width; 80 where there is none."""
     return shutil.get_terminal_size((_WIDTH, 24)).columns
@@ -25,7 +37,7 @@ def terminal_width() -> int:
 def print_lines(lines: Iterable[Cell]) -> None:
     """Print lines, in colours on a terminal only (`NO_COLOR` is respected)."""
     texts = [line if isinstance(line, Text) else Text(line) for line in lines]
-    console = Console(highlight=False, emoji=False)
+    console = Screen()
     if not console.is_terminal:
         sys.stdout.write("".join(f"{text.plain}\n" for text in texts))
         sys.stdout.flush()

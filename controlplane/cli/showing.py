@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -16,7 +15,7 @@ from .columns import Cell, Column, shown, table
 from .exits import NO as NO_CODE
 from .exits import OK
 from .options import COMMON, Common
-from .printing import print_document, print_lines, terminal_width
+from .printing import Screen, print_document, print_lines, terminal_width
 from .running import run
 from .tables import BAD, GOOD, NO, YES
 
@@ -87,7 +86,7 @@ class Timeline:
     def __init__(self, *, to_stderr: bool) -> None:
         """Show nothing yet."""
         stream = sys.stderr if to_stderr else sys.stdout
-        self._console = Console(file=stream, highlight=False, emoji=False)
+        self._console = Screen(stream)
         self._silent = to_stderr and not self._console.is_terminal
         self._status = self._console.status("Ctrl-C ends it", spinner="dots")
 

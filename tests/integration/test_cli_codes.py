@@ -162,10 +162,11 @@ async def test_usage_is_64_also_as_a_process(shared_nats_server):
     assert "namespace 'a.b'" in one_line(ended)
 
 
-async def test_whoever_stops_reading_ends_it_quietly():
+@pytest.mark.parametrize("arguments", ["schema", "--version", "--help"])
+async def test_whoever_stops_reading_ends_it_quietly(arguments):
     read_end, write_end = os.pipe()
     os.close(read_end)
-    process = await spawn("schema", stdout=write_end)
+    process = await spawn(arguments, stdout=write_end)
     os.close(write_end)
     async with asyncio.timeout(30):
         _, err = await process.communicate()
