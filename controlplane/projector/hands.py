@@ -218,16 +218,16 @@ class Hands:
             await self._tools.log.append_all(plan[start : start + BATCH_MAX])
 
     async def _reread(self, plan: list[Pending]) -> list[Pending] | None:
-        """The plan with what the log really holds expected, if that is folded here.
+        """The plan without what was purged meanwhile from under its expectations.
 
-        None: nothing is different, or there is news that decides otherwise.
+        None: nothing was, or there is news that decides otherwise.
         """
         again = []
         for pending in plan:
             last = await self._tools.log.last(subject_of(pending.event))
-            if last is not None and last.revision > self._core.fold.revision:
-                return None
             revision = 0 if last is None else last.revision
+            if revision > (pending.expected or 0):
+                return None
             again.append(msgspec.structs.replace(pending, expected=revision))
         return None if again == plan else again
 
