@@ -1,0 +1,326 @@
+"""A router over a real server: synced, empty, stale, caught up, cut off, slow."""
+
+import asyncio
+import time
+from collections import Counter
+
+import pytest
+
+from controlplane.namespaces import NamespaceFilter
+from controlplane.presence import reports
+from controlplane.router import client as router_client
+from controlplane.viewfeed import ViewFeed
+from events import Status
+from projections import ModelNotFoundError, ModelUnavailableError
+from tests.support.cells import projected_cell
+from tests.support.processes import Processes
+from tests.support.proxy import Proxy
+from tests.support.routers import (
+    MODEL,
+    Life,
+    append_all,
+    digests_of,
+    view_of,
+    writer_process,
+)
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+async def broker(broker_factory):
+    return await broker_factory()
+
+
+@pytest.fixture
+async def cell(broker):
+    async with projected_cell(broker) as made:
+        yield made
+
+
+@pytest.fixture
+async def projected(cell):
+    """The same cell with a projector at work."""
+    async with cell.service():
+        yield cell
+
+
+@pytest.fixture
+def processes():
+    made = Processes()
+    yield made
+    made.clean_up()
+
+
+# ---- synced ------------------------------------------------------------------------
+async def test_empty_is_an_answer_and_not_yet_synced_is_another(cell):
+    """S31. Nobody has published a view yet: nobody knows that there is no worker."""
+    async with view_of(cell) as view:
+        with pytest.raises(TimeoutError):
+            await view.synced(0.2)
+        assert (view.source, view.revision, view.epoch) == ("none", 0, None)
+        with pytest.raises(ModelUnavailableError) as caught:
+            view.pick(MODEL)
+        assert caught.value.reasons == {"not_synced": 1}
+        async with cell.service():
+            await view.synced(3)
+            assert view.source == "live"
+            with pytest.raises(ModelNotFoundError):
+                view.pick(MODEL)
+            async with view_of(cell) as late:
+                await late.synced(1)  # S31's bound
+                assert late.digest == view.digest == "0" * 32
+
+
+async def test_only_deletions_are_an_answer_too(projected):
+    """S11, S31: known with no workers, also for a router that never saw one."""
+    life = Life("w1")
+    await append_all(projected.log, [life.registers(), life.leaves()])
+    async with view_of(projected) as view:
+        await view.synced(1)
+        assert view.revision == 2
+        with pytest.raises(ModelUnavailableError):
+            view.pick(MODEL)
+
+
+async def test_synced_includes_everything_acknowledged_before(projected, processes):
+    """S30, S33: 200 starts under four writers; each is the fold of a prefix.
+
+    The writers together append 1000 a second: at full speed they outrun the projector
+    on a small machine, and a start would measure its backlog instead of the seam.
+    """
+    lives = [Life(f"w{n}") for n in range(100)]
+    events = [life.registers() for life in lives]
+    events += [lives[n % 100].toggles() for n in range(4900)]
+    await append_all(projected.log, events)
+    url, seen = projected.broker.url, []
+    writer_process(processes, url, projected.cell, writers=4, per_s=1000)
+    await eventually(lambda: _beyond(projected, 5100), 10)
+    started = time.monotonic()
+    for _ in range(200):
+        async with view_of(projected, announce=False) as view:
+            acknowledged = (await projected.log.state()).last_revision
+            await view.synced(10)
+            assert view.revision >= acknowledged
+            seen.append((view.revision, view.digest))
+    assert time.monotonic() - started < 60  # about 10 s when nothing else runs
+    processes.clean_up()
+    digests = await digests_of(projected.log)
+    assert [digest for _, digest in seen] == [digests[at] for at, _ in seen]
+
+
+async def _beyond(cell, revision):
+    return (await cell.log.state()).last_revision > revision
+
+
+async def test_waiting_ends_with_the_view(projected):
+    view = await view_of(projected).start()
+    await view.synced(2)
+    waiting = [
+        asyncio.ensure_future(view.wait_for(99, None)),
+        asyncio.ensure_future(anext(view.changes(initial=False))),
+    ]
+    await asyncio.sleep(0)
+    await view.stop()
+    async with asyncio.timeout(2):
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(error).__name__ for error in ended] == [
+        "LogUnavailableError",
+        "StopAsyncIteration",
+    ]
+
+
+# ---- cut off -----------------------------------------------------------------------
+async def test_silence_is_called_stale_and_quiet_is_not(
+    projected, broker_factory, shared_nats_server
+):
+    """S29, S32: a black hole, changes meanwhile, and what is told afterwards."""
+    lives = {name: Life(name) for name in "ABCD"}
+    await append_all(projected.log, [lives[name].registers() for name in "ABC"])
+    async with Proxy(shared_nats_server.port) as proxy:
+        own = await broker_factory(proxy.url)
+        async with view_of(projected, own, max_stale_s=3.0) as view:
+            await view.synced(3)
+            told = view.changes(initial=False)
+            # Quiet for three heads, in all of which it is never called stale: a head
+            # comes each second, and as much again is slack for a busy machine.
+            stalest, until = 0.0, time.monotonic() + 3
+            while time.monotonic() < until:
+                stalest = max(stalest, view.stale_for_s)
+                await asyncio.sleep(0.01)
+            assert stalest < 2.0
+            view.pick(MODEL)
+
+            proxy.pause()
+            await eventually(lambda: view.stale_for_s > 3.0, 5)
+            with pytest.raises(ModelUnavailableError) as caught:
+                view.pick(MODEL)
+            assert caught.value.reasons == {"stale": 1}
+            assert view.fleet.worker("prod", "B") is not None
+            await eventually(lambda: not own.connected, 5)
+            await append_all(
+                projected.log,
+                [
+                    lives["D"].registers(),
+                    lives["C"].says(Status.DRAINING),
+                    lives["B"].leaves(),
+                ],
+            )
+            proxy.resume()
+            proxy.drop()
+            await view.synced(5)
+            found = [await anext(told) for _ in range(3)]
+            kinds = [(c.kind, (c.worker or c.before).worker_id) for c in found]
+            assert kinds == [("removed", "B"), ("changed", "C"), ("added", "D")]
+            await eventually(lambda: view.stale_for_s < 2.0, 3)
+            view.pick(MODEL)
+            name = view.name
+    said = [
+        report.reason
+        for report in await reports(projected.broker, projected.names, name)
+    ]
+    assert said[0] == "resync: start"
+    assert "contact lost" in said
+    assert "resync: gap" in said
+    assert said[-1] == "stopped"
+
+
+async def test_ejections_are_reported_and_never_leave_the_process(projected):
+    await append_all(projected.log, [Life(n).registers() for n in ("a", "b")])
+    async with view_of(projected) as one, view_of(projected) as other:
+        await one.synced(2)
+        await other.synced(2)
+        one.eject(one.fleet.worker("prod", "a"), 30)
+        assert {one.pick(MODEL).worker_id for _ in range(50)} == {"b"}
+        assert {other.pick(MODEL).worker_id for _ in range(50)} == {"a", "b"}
+
+        async def reported():
+            said = await reports(projected.broker, projected.names, one.name)
+            return said if said and said[-1].reason == "ejected" else None
+
+        said = await eventually(reported, 3)
+        assert said[-1].ejected == ("prod/a",)
+        assert said[-1].presence.digest == one.digest
+
+
+# ---- slow readers ------------------------------------------------------------------
+async def test_a_slow_reader_ends_where_a_fast_one_does(
+    projected, processes, monkeypatch
+):
+    """S27: 200 ms in each callback, blocking; 1000 updates a second."""
+    monkeypatch.setattr(router_client, "LIVE_MAX", 100)
+    url = projected.broker.url
+    writer = writer_process(processes, url, projected.cell, writers=4, per_s=1000)
+    seen = {}
+    async with view_of(projected) as view:
+        await view.synced(5)
+        told, until = view.changes(), time.monotonic() + 4
+        kinds = Counter()
+        while time.monotonic() < until:
+            _note(seen, kinds, await anext(told))
+            time.sleep(0.2)  # noqa: ASYNC251 - a callback that blocks its event loop
+        writer.kill()
+        assert len(view._core._buffer) <= router_client.LIVE_MAX
+        await view.synced(10)
+
+        def is_level():
+            return seen == {w: view.fleet.worker("prod", w) for w in seen}
+
+        while not is_level():
+            async with asyncio.timeout(5):
+                _note(seen, kinds, await anext(told))
+        metrics = view._counting._metrics
+        assert metrics.dropped_then_resynced._value.get() > 0
+        digests = await digests_of(projected.log)
+        assert view.digest == digests[view.revision]
+    assert len(seen) == 20
+
+
+def _note(seen, kinds, change):
+    kinds[change.kind] += 1
+    worker = change.worker or change.before
+    if change.worker is None:
+        del seen[worker.worker_id]
+    else:
+        seen[worker.worker_id] = change.worker
+
+
+async def test_no_half_worker_is_ever_seen(projected):
+    """S35: 500 workers come, get ready and go; each update is looked at."""
+    async with view_of(projected) as view:
+        await view.synced(2)
+        looked = 0
+
+        async def look():
+            nonlocal looked
+            async for change in view.changes():
+                looked += 1
+                worker = change.worker
+                if worker is not None and worker.routable:
+                    assert worker.address == f"http://{worker.worker_id}.example:8000"
+                    assert worker.model == MODEL
+                    assert len(worker.checksum) == 32
+                    assert worker.capacity is not None
+                    assert worker.status is Status.READY
+                if worker is None and change.before.worker_id == "last":
+                    return
+
+        looking = asyncio.ensure_future(look())
+        for start in range(0, 500, 20):
+            group = [Life(f"w{n}") for n in range(start, start + 20)]
+            starting = [life.registers(status=Status.STARTING) for life in group]
+            await append_all(projected.log, starting)
+            await append_all(projected.log, [x.says(Status.READY) for x in group])
+            await append_all(projected.log, [life.leaves() for life in group[::2]])
+        last = Life("last")
+        await append_all(projected.log, [last.registers()])
+        await view.wait_for((await projected.log.state()).last_revision)
+        await asyncio.sleep(0)
+        await append_all(projected.log, [last.leaves()])
+        async with asyncio.timeout(10):
+            await looking
+        assert looked > 250
+        assert len(view.fleet.models[MODEL].worker_sets) == 1
+
+
+# ---- a filter ----------------------------------------------------------------------
+class CountingFeed(ViewFeed):
+    """A view feed that counts what is read of the stream."""
+
+    entries_read = 0
+
+    async def read(self, after, until=None):
+        async for batch in super().read(after, until):
+            self.entries_read += len(batch)
+            yield batch
+
+
+async def test_a_quiet_filter_goes_along_and_does_not_rescan(projected, tmp_path):
+    """S54: 10,000 events of others."""
+    quiet = NamespaceFilter.exact("quiet")
+    path = tmp_path / "checkpoint"
+    options = {"visible": quiet, "checkpoint": path}
+    await append_all(projected.log, [Life("q", namespace="quiet").registers()])
+    noisy = [Life(f"n{n}") for n in range(20)]
+    await append_all(projected.log, [life.registers() for life in noisy])
+    async with view_of(projected, **options) as view:
+        await view.synced(3)
+        woken = asyncio.ensure_future(anext(view.changes(initial=False)))
+        for _ in range(20):
+            events = [noisy[n % 20].toggles() for n in range(500)]
+            end = await append_all(projected.log, events)
+        await view.wait_for(end, 15)
+        await eventually(lambda: view.stale_for_s < 2.0, 3)
+        assert not woken.done()
+        woken.cancel()
+        (only,) = view.fleet.models[MODEL].worker_sets
+        assert only.namespace == "quiet"
+        digest = view.digest
+    feed = CountingFeed(projected.broker, projected.cell)
+    async with view_of(projected, **options, feed=feed) as again:
+        assert (again.source, again.revision, again.digest) == (
+            "checkpoint",
+            end,
+            digest,
+        )
+        await again.synced(2)
+    assert feed.entries_read == 0
