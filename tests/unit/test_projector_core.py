@@ -1,0 +1,232 @@
+"""The core: when it says heads, takes snapshots, judges leases and stands down."""
+
+import pytest
+
+from controlplane.beats import Beat
+from controlplane.projector.caretaker import Inquiry
+from controlplane.projector.core import Limits
+from controlplane.projector.effects import (
+    Announce,
+    Expire,
+    Publish,
+    Resign,
+    SayHead,
+    TakeSnapshot,
+)
+from projections import EpochStarted
+from tests.support.fleet_builder import (
+    NAMESPACE,
+    claimed,
+    draining,
+    given,
+    incarnation,
+    ready,
+    registered,
+)
+from tests.support.projecting import LOG_ID, Bench, ViewList, settled
+
+FIVE = [registered("w1"), draining("w1"), ready("w1"), registered("w2"), draining("w2")]
+KEY = (NAMESPACE, "w1", incarnation("w1"))
+
+
+def kinds(effects, kind):
+    return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def leader_of(*steps, **options):
+    records = list(given(*steps))
+    return settled(records, ViewList(), **options), records
+
+
+def test_a_head_is_said_each_second_by_the_leader_alone():
+    leader, _ = leader_of(*FIVE)
+    heads = [len(kinds(leader.tick(0.25), SayHead)) for _ in range(9)]
+    assert heads == [1, 0, 0, 0, 1, 0, 0, 0, 1]
+    leader.lose()
+    assert kinds(leader.tick(5.0), SayHead) == []
+
+
+def test_a_head_says_where_the_view_stands():
+    leader, records = leader_of(*FIVE)
+    (say,) = kinds(leader.tick(1.0), SayHead)
+    head, fold = say.head, leader.core.fold
+    assert (head.ordinal, head.revision, head.digest) == (0, 5, fold.fleet_state.digest)
+    records.append(given(*FIVE, ready("w2"))[5])
+    leader.read_log()
+    (say,) = kinds(leader.tick(1.0), SayHead)
+    assert (say.head.ordinal, say.head.revision) == (0, 5)
+    assert say.head.unpublished_age_s == 1.0
+    leader.settle()
+    (say,) = kinds(leader.tick(1.0), SayHead)
+    assert (say.head.ordinal, say.head.revision) == (1, 6)
+    assert say.head.unpublished_age_s == 0.0
+
+
+def test_a_record_that_changes_nothing_is_told_by_a_head_at_once():
+    leader, records = leader_of(*FIVE)
+    leader.tick(1.0)
+    records.append(given(*FIVE, claimed("w1", 20000))[5])
+    leader.settle()
+    (say,) = kinds(leader.tick(0.05), SayHead)
+    assert (say.head.ordinal, say.head.revision) == (0, 6)
+    assert kinds(leader.tick(0.05), SayHead) == []
+
+
+def test_no_head_before_it_caught_up():
+    records, view = list(given(*FIVE)), ViewList()
+    leader = Bench(records, view)
+    leader.win()
+    assert kinds(leader.tick(2.0), SayHead) == []
+    leader.settle()
+    assert len(kinds(leader.tick(2.0), SayHead)) == 1
+
+
+def test_a_snapshot_is_taken_at_once_and_then_every_so_many_deltas():
+    leader, records = leader_of(limits=Limits(snapshot_every=2))
+    assert [s.position.ordinal for s in leader.snapshots] == [0]
+    for n in range(1, 6):
+        records.append(given(*FIVE)[n - 1])
+        leader.settle()
+    assert [s.position.ordinal for s in leader.snapshots] == [0, 2, 4]
+
+
+def test_a_snapshot_waits_until_all_that_leads_to_it_is_published():
+    leader, records = leader_of(limits=Limits(snapshot_every=2))
+    records += given(*FIVE)
+    leader.read_log()
+    assert len(leader.snapshots) == 1
+    assert kinds(leader.asked, TakeSnapshot) == []
+    leader.answer()
+    assert leader.snapshots[-1].position.ordinal == 5
+    assert leader.core.line.published == 5
+
+
+def test_one_snapshot_at_a_time_and_again_after_a_failure():
+    leader, _ = leader_of()
+    core = leader.core
+    core._snapshot_due = True
+    assert len(kinds(leader.tick(0.1), TakeSnapshot)) == 1
+    assert kinds(leader.tick(0.1), TakeSnapshot) == []
+    core.snapshot_failed()
+    assert len(kinds(leader.tick(0.1), TakeSnapshot)) == 1
+
+
+def test_a_snapshot_is_taken_before_the_stream_forgets_what_follows_the_last():
+    leader, records = leader_of(limits=Limits(snapshot_age_s=100.0))
+    records += given(*FIVE[:1])
+    leader.settle()
+    leader.tick(99.0)
+    assert len(leader.snapshots) == 1
+    leader.tick(1.0)
+    assert len(leader.snapshots) == 2
+    leader.settle()
+    records += given(*FIVE[:2])[1:]
+    leader.settle()
+    leader.view.trim(leader.view.last + 1)
+    leader.win()
+    leader.settle()
+    assert len(leader.snapshots) == 3
+
+
+def test_the_snapshot_of_a_clean_stop_is_of_what_is_published():
+    leader, records = leader_of()
+    assert leader.core.final_snapshot() is None
+    records += given(*FIVE)
+    leader.settle()
+    assert leader.core.final_snapshot().position.ordinal == 5
+    records.append(given(*FIVE, ready("w2"))[5])
+    leader.read_log()
+    assert leader.core.final_snapshot() is None
+    leader.lose()
+    assert leader.core.final_snapshot() is None
+
+
+@pytest.mark.parametrize(("silent_s", "resigns"), [(4.9, False), (5.1, True)])
+def test_a_blind_leader_stands_down(silent_s, resigns):
+    leader, _ = leader_of(*FIVE)
+    leader.book.canary_sent(leader.now)
+    effects = leader.tick(silent_s)
+    assert bool(kinds(effects, Resign)) is resigns
+    assert leader.core.leading is not resigns
+    leader.lose()
+    assert kinds(leader.tick(9.0), Resign) == []
+
+
+def blinked(bench, s):
+    """Time passes with canaries, as long as there is any."""
+    effects = []
+    for _ in range(int(s * 2)):
+        bench.book.canary_sent(bench.now + 0.5)
+        bench.book.canary_returned(bench.now + 0.5, bench.now + 0.5)
+        effects += bench.tick(0.5)
+    return effects
+
+
+def test_the_leader_expires_and_a_follower_only_keeps_the_book():
+    leader, records = leader_of(registered("w1"))
+    follower = Bench(records, leader.view, name="b", snapshots=leader.snapshots)
+    follower.settle()
+    assert kinds(blinked(follower, 12.0), Expire) == []
+    assert kinds(blinked(leader, 10.0), Expire) == []
+    (expire,) = kinds(blinked(leader, 1.0), Expire)
+    assert expire.life.key == KEY
+    follower.win()
+    follower.settle()
+    assert kinds(blinked(follower, 2.0), Expire)
+
+
+def test_beats_before_it_caught_up_are_not_forgotten():
+    """A core that still folds knows no lives: judging by it would forget the beats."""
+    records, view = list(given(registered("w1"))), ViewList()
+    bench = Bench(records, view)
+    bench.win()
+    bench.book.judge(Bench(records, view).core.fold.lives, 0.0)
+    blinked(bench, 9.0)
+    bench.book.beat(KEY, bench.now)
+    blinked(bench, 1.0)
+    bench.settle()
+    assert kinds(blinked(bench, 8.5), Expire) == []
+    assert kinds(blinked(bench, 1.0), Expire)
+
+
+def inquiry(bench, revision, **fields):
+    beat = Beat(incarnation=incarnation("w9"), log_id=LOG_ID, revision=revision)
+    end = bench.core.fold.revision
+    asked = {"namespace": NAMESPACE, "worker_id": "w9", "beat": beat, "last": None}
+    return Inquiry(**{**asked, "own": None, "log_id": LOG_ID, "log_end": end, **fields})
+
+
+def test_a_beat_above_the_logs_end_shows_a_loss_which_is_announced_once():
+    leader, _ = leader_of(*FIVE)
+    effects = leader.core.inquired(inquiry(leader, 9), leader.now)
+    assert len(kinds(effects, Announce)) == 1
+    leader.do(effects)
+    leader.settle()
+    last = leader.view.entries()[-1].message
+    assert isinstance(last, EpochStarted)
+    assert (last.reason, last.epoch.count) == ("log_lost_tail", 2)
+    again = leader.core.inquired(inquiry(leader, 8), leader.now)
+    assert kinds(again, Announce) == []
+    assert leader.core.line.epoch is not None
+
+
+def test_no_loss_is_seen_in_other_logs_or_by_followers():
+    leader, _ = leader_of(*FIVE)
+    other = Beat(incarnation=incarnation("w9"), log_id="log-0", revision=99)
+    effects = leader.core.inquired(inquiry(leader, 0, beat=other), leader.now)
+    assert kinds(effects, Announce) == []
+    leader.lose()
+    assert leader.core.inquired(inquiry(leader, 9), leader.now) == []
+
+
+def test_a_publish_in_flight_when_the_lease_goes_is_the_last():
+    leader, records = leader_of()
+    records += given(*FIVE)
+    leader.read_log()
+    leader.lose()
+    assert len(kinds(leader.asked, Publish)) == 1
+    leader.settle()
+    assert leader.view.last == 6
+    records.append(given(*FIVE, ready("w2"))[5])
+    leader.settle()
+    assert kinds(leader.asked, Publish) == []
