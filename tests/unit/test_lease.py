@@ -214,3 +214,64 @@ def test_the_only_one_on_a_server_is_not_held():
     watch.servers["w1"] = "c"
     watch.run(0.5, beating=["w1"])
     assert names(watch.run(10.5, beating=[*others, "w1"])) == ["w0"]
+
+
+def test_both_brakes_together_hold_no_longer_than_one():
+    """A machine with a server and most of the workers dies: that is both at once."""
+    watch = Watch(10)
+    watch.server = "a"
+    everyone = [f"w{n}" for n in range(10)]
+    watch.servers = {w: "a" if w in {"w8", "w9"} else "b" for w in everyone}
+    watch.run(5, beating=everyone)
+    verdict = watch.run(10.5, beating=["w8", "w9"])
+    assert (verdict.held, verdict.guard_engaged) == (8, True)
+    assert names(watch.run(29.5, beating=["w8", "w9"])) == []
+    assert names(watch.run(0.5, beating=["w8", "w9"])) == everyone[:8]
+
+
+def test_replacing_the_killed_thirty_times_does_not_wear_the_guard_out():
+    """S18b: ten of twenty die at once, again and again; each time they are held."""
+    watch = Watch(20, share=0.4, hold_s=5.0)
+    generation = {f"w{n}": 1 for n in range(20)}
+
+    def fold(expired=()):
+        for worker in expired:
+            generation[worker] += 1
+        steps = [
+            registered(w, life=life, lease_ttl_s=TTL) for w, life in generation.items()
+        ]
+        watch.lives = state_after(*steps).lives
+
+    def beat(workers):
+        for worker in workers:
+            place = (NAMESPACE, worker, incarnation(worker, generation[worker]))
+            watch.book.beat(place, watch.now)
+
+    fold()
+    for _ in range(30):
+        held_for_s, overdue = 0.0, []
+        for _ in range(10):
+            watch.run(0.5)
+            beat(generation)
+        living = list(generation)[10:]
+        while not overdue:
+            verdict = watch.run(0.5)
+            beat(living)
+            overdue = names(verdict)
+            held_for_s += 0.5 * verdict.guard_engaged
+        assert len(overdue) == 10
+        assert held_for_s == 5.0
+        fold(expired=overdue)
+    assert len(watch.book._pulses) == 20
+
+
+def test_who_takes_over_judges_by_what_he_heard_himself():
+    """A follower that listened all along expires in time; one that just came waits."""
+    warm = Watch(1)
+    warm.run(9, beating=["w0"])
+    assert names(warm.run(10.5)) == ["w0"]
+    cold = Watch(0)
+    cold.run(9.5)
+    cold.lives = warm.lives
+    assert names(cold.run(10)) == []
+    assert names(cold.run(0.5)) == ["w0"]
