@@ -82,6 +82,10 @@ class Caretaker:
             self._expired[record.event.incarnation] = record.revision
             _forget_oldest(self._expired)
 
+    def act(self) -> None:
+        """From now on what is judged is done: nothing has been tried yet."""
+        self._expiring.clear()
+
     def judge(self, fold: FoldState, now: float, own_server: str) -> list[Effect]:
         """Expire who is overdue."""
         verdict = self._book.judge(fold.lives, now, own_server)

@@ -126,6 +126,7 @@ class Core:
         if self.line.outdated:
             return [Resign(OUTDATED)]
         self.leading = self._head_owed = True
+        self.care.act()
         return self.line.look()
 
     def lost(self) -> None:

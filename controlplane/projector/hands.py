@@ -53,6 +53,7 @@ _log = get_logger("projector")
 AGAIN_AFTER_S: Final = 0.2
 EXPIRIES_AT_ONCE: Final = 16
 BATCH_MAX: Final = 1000
+DECISION_S_MAX: Final = 2.0
 
 
 class RebuildError(Exception):
@@ -125,8 +126,7 @@ class Hands:
                 if life.key not in self._expiring:
                     self._expiring.add(life.key)
                     try:
-                        async with self._expiries:
-                            await self._expire(effect)
+                        await self._expire_in_turn(effect)
                     finally:
                         self._expiring.discard(life.key)
             case Inquire():
@@ -186,6 +186,18 @@ class Hands:
         metrics.snapshot_revision.set(snapshot.revision)
         _log.info("snapshot stored", revision=snapshot.revision, is_newest=written)
         self.do(self._core.snapshot_stored(snapshot.position, self._now()))
+
+    async def _expire_in_turn(self, effect: Expire) -> None:
+        """Expire, unless the decision grew old.
+
+        A process that was stopped meanwhile does not know who came back; whoever
+        leads now judges anew.
+        """
+        decided_at = self._now()
+        async with self._expiries:
+            in_time = self._now() - decided_at < DECISION_S_MAX
+            if in_time and self._core.leading:
+                await self._expire(effect)
 
     async def _expire(self, effect: Expire) -> None:
         life = effect.life

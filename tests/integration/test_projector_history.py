@@ -85,6 +85,36 @@ async def test_a_log_deleted_and_made_again_begins_a_new_epoch(cell):
         assert (await next_notice(notices)).kind == "unknown"
 
 
+async def test_a_view_stream_made_again_begins_a_new_epoch(cell):
+    async with led(cell) as service:
+        await three_events(cell)
+        await cell.published()
+        await cell.broker.delete_stream(cell.names.view_stream)
+        await init(cell.broker, cell.cell, cell.settings)
+
+        async def started():
+            return await starts(cell)
+
+        (start,) = await eventually(started)
+        assert (start.epoch.count, start.epoch.revision) == (2, 3)
+        await eventually(lambda: service.health.status == "ok")
+        await cell.life("w2").register()
+        await cell.published()
+
+
+async def test_a_view_stream_emptied_under_a_leader_is_numbered_on(cell):
+    async with led(cell):
+        await three_events(cell)
+        end = await cell.published()
+        await cell.broker.purge_stream(cell.names.view_stream)
+        await cell.life("w2").register()
+        await cell.published_some(end + 1)
+        (entry,) = await cell.entries()
+        assert (entry.view_seq, entry.message.ordinal) == (end + 1, 4)
+    begin = decide_start(await find(cell.log, cell.feed))
+    assert begin.start.position.view_seq == end + 1
+
+
 async def test_a_restored_older_copy_is_named_and_begins_a_new_epoch(
     tmp_path, broker_factory
 ):

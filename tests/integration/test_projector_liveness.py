@@ -245,6 +245,10 @@ async def test_a_racing_registration_beats_expiry(broker_factory):
         await eventually(lambda: service.fleet.revision == 1)
         core, hands = service._core, service._hands
         before = core.fold.lives[(NAMESPACE, "w1", life.incarnation)]
+        core.lost()
+        await hands._expire_in_turn(Expire(before, 9.0))
+        core.won()
+        assert await cell.expired() == []
         event = next(r.event for r in await cell.records())
         assert isinstance(event, WorkerRegistered)
         again = Outgoing(

@@ -172,7 +172,7 @@ def test_the_leader_expires_and_a_follower_only_keeps_the_book():
     assert expire.life.key == KEY
     follower.win()
     follower.settle()
-    assert kinds(blinked(follower, 2.0), Expire)
+    assert kinds(blinked(follower, 0.5), Expire)
 
 
 def test_beats_before_it_caught_up_are_not_forgotten():
