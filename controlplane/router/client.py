@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 from weakref import WeakSet
 
 from controlplane.broker import Broker, Subscription
 from controlplane.clock import Clock
-from controlplane.errors import LogUnavailableError, SettingsError
+from controlplane.errors import SettingsError
 from controlplane.eventlog import EventLog, LogState
 from controlplane.logs import get_logger
 from controlplane.presence import Presence
@@ -31,11 +31,12 @@ from projections import (
     Worker,
 )
 
-from .catching import catch_up
+from .catching import NotYetError, catch_up
 from .changes import ChangeReader
 from .core import CatchUp, Core, Diverged, Effect, Moved, Source
 from .counting import Counting
 from .keeping import Keeper
+from .movement import Movement
 from .picker import Picker, PolicyName
 from .replica import Replica
 from .showing import Showing
@@ -88,7 +89,7 @@ class RouterView(Lifetime):
         self._core = self._new_core()
         self._showing = Showing(cell, visible)
         self._readers: WeakSet[ChangeReader] = WeakSet()
-        self._moved = asyncio.Event()
+        self._movement = Movement(broker.url)
         self._wanted: asyncio.Queue[CatchUp] = asyncio.Queue(maxsize=1)
         self._picker = Picker(clock, self.tally)
         self._teller = Teller(
@@ -100,7 +101,6 @@ class RouterView(Lifetime):
             silent=not announce,
         )
         self._trouble = ""
-        self._ended = False
 
     def _new_core(self) -> Core:
         now = self._clock.monotonic()
@@ -147,7 +147,7 @@ class RouterView(Lifetime):
         """
         async with asyncio.timeout(timeout_s):
             end = await self._log_end()
-            await self._until(lambda: self._includes(end))
+            await self._movement.until(lambda: self._includes(end))
 
     def _includes(self, end: LogState) -> bool:
         replica = self._core.replica
@@ -164,7 +164,7 @@ class RouterView(Lifetime):
         Raises TimeoutError; `LogUnavailableError` when the view is stopped meanwhile.
         """
         async with asyncio.timeout(timeout_s):
-            await self._until(lambda: self._core.revision >= revision)
+            await self._movement.until(lambda: self._core.revision >= revision)
 
     async def _log_end(self) -> LogState:
         while True:
@@ -174,17 +174,6 @@ class RouterView(Lifetime):
                 raise
             except ControlPlaneError:
                 await asyncio.sleep(SYNC_PAUSE_S)
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            if self._ended:
-                raise LogUnavailableError(
-                    url=self._broker.url,
-                    doing="waiting for the view",
-                    reason="the view was stopped",
-                )
-            moved = self._moved
-            await moved.wait()
 
     # ---- picking ---------------------------------------------------------------
     def pick(
@@ -240,13 +229,20 @@ class RouterView(Lifetime):
         """
         fleet = self.fleet
         seen = self._showing.empty if initial else fleet
-        reader = ChangeReader(seen, fleet, lambda: self._ended)
+        reader = ChangeReader(seen, fleet, lambda: self._movement.ended)
         self._readers.add(reader)
         return reader.read()
 
     # ---- running ---------------------------------------------------------------
+    async def start(self) -> Self:
+        """Begin; returns when the view may be used, with or without a broker."""
+        await super().start()
+        if self._runner is not None:
+            self._runner.add_done_callback(self._end)
+        return self
+
     async def _run(self, tasks: asyncio.TaskGroup) -> None:
-        self._ended = False
+        self._movement.begin()
         self._core, self._wanted = self._new_core(), asyncio.Queue(maxsize=1)
         live = await self._feed.subscribe_live(limit=LIVE_MAX)
         heads = await self._feed.subscribe_heads()
@@ -258,7 +254,7 @@ class RouterView(Lifetime):
             tasks.create_task(self._catch_up_when_wanted())
             tasks.create_task(self._tick())
             present_s = self._settings.presence_ttl_s / 3
-            self._teller.start(tasks, present_s, lambda: self._moved)
+            self._teller.start(tasks, present_s, lambda: self._movement.next)
             if self._keeper is not None:
                 every_s = self._settings.checkpoint_every_s
                 tasks.create_task(self._keeper.keep(every_s))
@@ -266,7 +262,6 @@ class RouterView(Lifetime):
             await asyncio.Event().wait()
         finally:
             stop_listening()
-            self._end()
             await live.close()
             await heads.close()
 
@@ -301,15 +296,14 @@ class RouterView(Lifetime):
         if moved.changes is None or moved.changes:
             for reader in self._readers:
                 reader.moved(moved.changes, self.fleet)
-        self._wake()
+        self._movement.wake()
 
-    def _wake(self) -> None:
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
-
-    def _end(self) -> None:
-        self._ended = True
-        self._wake()
+    def _end(self, runner: asyncio.Task[None]) -> None:
+        """It runs no more: say why, if nobody stopped it, and let nobody wait on."""
+        del runner
+        if self.failure is not None:
+            _log.error("view ended", reason=repr(self.failure))
+        self._movement.end(self.failure)
         for reader in self._readers:
             reader.wake()
 
@@ -354,6 +348,8 @@ class RouterView(Lifetime):
             except (SequenceGapError, DivergenceError) as error:
                 anew = True
                 self._note_trouble(error)
+            except NotYetError as error:
+                _log.debug("waiting for a view", reason=str(error))
             except ControlPlaneError as error:
                 self._note_trouble(error)
             else:

@@ -39,12 +39,11 @@ class Keeper:
 
     def load(self) -> tuple[Replica, float] | None:
         """What is there to begin with, and its age; None: nothing that can be used."""
-        if not self._file.path.exists():
-            return None
         try:
             replica, fresh_at = self._file.read()
         except SnapshotUnusableError as error:
-            _log.warning("checkpoint not used", reason=error.reason)
+            if not isinstance(error.__cause__, FileNotFoundError):
+                _log.warning("checkpoint not used", reason=error.reason)
             return None
         return replica, max(0.0, (self._clock.now() - fresh_at).total_seconds())
 

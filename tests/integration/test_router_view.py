@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from controlplane.errors import LogUnavailableError
 from controlplane.namespaces import NamespaceFilter
 from controlplane.presence import reports
 from controlplane.router import client as router_client
@@ -127,6 +128,31 @@ async def test_waiting_ends_with_the_view(projected):
         "LogUnavailableError",
         "StopAsyncIteration",
     ]
+
+
+class BrokenFeed(ViewFeed):
+    """A view feed with a bug of ours in it."""
+
+    async def state(self):
+        raise RuntimeError("bug")  # noqa: EM101 - it is the bug
+
+
+async def test_a_view_that_ended_by_a_fault_says_so(projected):
+    feed = BrokenFeed(projected.broker, projected.cell)
+    async with view_of(projected, feed=feed) as view:
+        with pytest.raises(LogUnavailableError, match=r"ended: RuntimeError\('bug'\)"):
+            await view.wait_for(1)
+        assert isinstance(view.failure, RuntimeError)
+
+
+async def test_a_view_can_be_stopped_and_started_again(projected):
+    view = view_of(projected)
+    for n in range(2):
+        end = await append_all(projected.log, [Life(f"w{n}").registers()])
+        async with view:
+            await view.synced(3)
+            assert view.revision == end
+    assert view.fleet.worker("prod", "w0") is not None
 
 
 # ---- cut off -----------------------------------------------------------------------

@@ -1,0 +1,46 @@
+"""Waiting until a view has moved far enough, or has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from controlplane.errors import LogUnavailableError
+
+
+class Movement:
+    """Wakes those who wait each time that the view moves, and when it ends."""
+
+    def __init__(self, url: str) -> None:
+        """Nothing has moved yet; errors name ``url``."""
+        self._url = url
+        self.next = asyncio.Event()
+        """Set at the next movement, and then another takes its place."""
+        self.ended = False
+        self.failure: BaseException | None = None
+        """What ended it, if that was not a stop."""
+
+    def wake(self) -> None:
+        """It moved."""
+        moved, self.next = self.next, asyncio.Event()
+        moved.set()
+
+    def begin(self) -> None:
+        """It runs."""
+        self.ended, self.failure = False, None
+
+    def end(self, failure: BaseException | None = None) -> None:
+        """It runs no more."""
+        self.ended, self.failure = True, failure
+        self.wake()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until ``condition`` holds. Raises `LogUnavailableError` at the end."""
+        while not condition():
+            if self.ended:
+                why = "stopped" if self.failure is None else f"ended: {self.failure!r}"
+                doing = "waiting for the view"
+                raise LogUnavailableError(
+                    url=self._url, doing=doing, reason=f"the view was {why}"
+                )
+            await self.next.wait()
