@@ -86,13 +86,13 @@ class Fleet:
     """
 
     __slots__ = (
+        "_known",
         "_models",
         "_read",
         "anomalies",
         "cell",
         "digest",
         "epoch",
-        "known_models",
         "log_id",
         "memo",
         "revision",
@@ -120,7 +120,7 @@ class Fleet:
         self.revision, self.cell = revision, cell
         self.log_id, self.epoch = log_id, epoch
         self.digest = state.digest
-        self.known_models: tuple[ModelName, ...] = tuple(sorted(state.known))
+        self._known: tuple[ModelName, ...] | None = None
         self.anomalies = anomalies or AnomalyCounts()
         self.visible = visible
         self._models: Mapping[ModelName, Model] = _Models(state, visible)
@@ -131,6 +131,13 @@ class Fleet:
     def models(self) -> Mapping[ModelName, Model]:
         """Every model that has a worker, in order of names."""
         return self._models
+
+    @property
+    def known_models(self) -> tuple[ModelName, ...]:
+        """Every name that was ever served and not forgotten, in order."""
+        if self._known is None:
+            self._known = tuple(sorted(self.state.known))
+        return self._known
 
     def worker(self, namespace: Namespace, worker_id: WorkerId) -> Worker | None:
         """The worker of this stable id, if it is registered."""
@@ -186,7 +193,7 @@ class Fleet:
             anomalies=document.anomalies,
         )
         fleet.digest = document.digest
-        fleet.known_models = tuple(document.known_models)
+        fleet._known = tuple(document.known_models)
         models = {m.name: m.model() for m in document.models}
         fleet._models = MappingProxyType(models)
         fleet._read = {
