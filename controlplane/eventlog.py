@@ -237,34 +237,42 @@ class EventLog:
                 yield record
 
     async def follow_batches(
-        self, after: Revision = 0, log_id: str | None = None
+        self,
+        after: Revision = 0,
+        log_id: str | None = None,
+        fingerprint: str | None = None,
     ) -> AsyncIterator[list[Record]]:
-        """As `follow`, many at a time; checks the log's identity at each resumption."""
+        """As `follow`, many at a time; yields nothing but records.
+
+        At each resumption it is checked that the log is still ``log_id`` and holds
+        the last record read; before the first, the one with ``fingerprint`` at
+        ``after``.
+        """
         if log_id is None:
             log_id = (await self.state()).log_id
-        last: Record | None = None
         async for batch in self._broker.follow(self._stream, after=after):
             if not batch:
-                await self._check_history(log_id, last)
+                await self._check_history(log_id, after, fingerprint)
                 continue
             records = [self.record(message) for message in batch]
-            last = records[-1]
+            after, fingerprint = records[-1].revision, records[-1].fingerprint
             yield records
 
-    async def _check_history(self, log_id: str, last: Record | None) -> None:
+    async def _check_history(
+        self, log_id: str, revision: Revision, fingerprint: str | None
+    ) -> None:
         """Whether this is still the log that was read. Raises `HistoryForkedError`."""
-        revision = 0 if last is None else last.revision
         state = await self.state()
         if state.log_id != log_id:
             reason = f"its id is {state.log_id}, it was {log_id}"
             raise HistoryForkedError(reason=reason, revision=revision)
-        if last is None:
+        if not fingerprint:
             return
         if state.last_revision < revision:
             reason = f"it ends at revision {state.last_revision}"
             raise HistoryForkedError(reason=reason, revision=revision)
         found = await self.at(revision)
-        if found is not None and found.fingerprint != last.fingerprint:
+        if found is not None and found.fingerprint != fingerprint:
             reason = f"revision {revision} holds another record"
             raise HistoryForkedError(reason=reason, revision=revision)
 

@@ -215,7 +215,9 @@ class ProjectorService(Lifetime):
 
     async def _follow_log(self, begin: Begin) -> None:
         core, hands = self._parts()
-        batches = self._log.follow_batches(core.fold.revision, begin.start.log_id)
+        batches = self._log.follow_batches(
+            core.fold.revision, begin.start.log_id, core.fold.fingerprint
+        )
         async for records in batches:
             hands.do(core.records(records, self._clock.monotonic()))
             self.metrics.records_folded.inc(len(records))
