@@ -78,7 +78,7 @@ async def test_killed_at_fifty_points_under_load_every_ordinal_stands_once(
         for number in range(3, KILLS + 3):
             leader = None
             if number % 2:
-                leader = await eventually(lambda: led_by_one_of(cell, running))
+                leader = await eventually(lambda: led_by_one_of(cell, running), 15)
             await asyncio.sleep(dice.uniform(0.0, 0.2))
             name = leader or dice.choice(list(running))
             leaders_killed += leader is not None

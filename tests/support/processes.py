@@ -19,6 +19,7 @@ PROJECTOR = """
 import asyncio, signal, sys
 import msgspec
 import controlplane as cp
+from controlplane.logs import configure_logging
 from controlplane.settings import Settings
 
 async def main(url, cell, name, http, settings):
@@ -32,6 +33,7 @@ async def main(url, cell, name, http, settings):
             await asyncio.wait({running, stopping}, return_when="FIRST_COMPLETED")
             running.cancel(), stopping.cancel()
 
+configure_logging()
 asyncio.run(main(*sys.argv[1:]))
 """
 
