@@ -168,12 +168,12 @@ async def test_silence_is_called_stale_and_quiet_is_not(
             await view.synced(3)
             told = view.changes(initial=False)
             # Quiet for three heads, in all of which it is never called stale: a head
-            # comes each second, and as much again is slack for a busy machine.
+            # comes each second; the rest is slack for a busy machine.
             stalest, until = 0.0, time.monotonic() + 3
             while time.monotonic() < until:
                 stalest = max(stalest, view.stale_for_s)
                 await asyncio.sleep(0.01)
-            assert stalest < 2.0
+            assert stalest < 2.5
             view.pick(MODEL)
 
             proxy.pause()
