@@ -36,7 +36,7 @@ from .start import Start
 PENDING_MAX: Final = 100_000
 """Deltas that may wait; with more a new epoch is cheaper for everybody."""
 AHEAD_MAX: Final = 10_000
-"""So far may the fold run ahead of what is still to be read of the view stream."""
+"""So far may the fold run ahead of what is read of the view stream, or behind it."""
 HISTORY_LOST: Final = ("log_lost_tail", "log_forked")
 OUTDATED: Final = "a newer version numbers the view"
 BATCH_BYTES: Final = 8 << 20
@@ -144,6 +144,11 @@ class DeltaLine:
     def ahead(self) -> bool:
         """Whether the fold should wait for the view stream to be read."""
         return len(self.pending) > AHEAD_MAX and not self._all_read
+
+    @property
+    def behind(self) -> bool:
+        """Whether the view stream should wait for the fold. Never while `ahead`."""
+        return len(self._seen) > AHEAD_MAX and not self.pending
 
     @property
     def _all_read(self) -> bool:

@@ -234,6 +234,8 @@ class ProjectorService(Lifetime):
             async for entries in self._feed.follow(begin.view_after):
                 if entries:
                     hands.do(core.view_seen(entries, self._clock.monotonic()))
+                while core.line.behind:  # noqa: ASYNC110 - a core knows no events
+                    await asyncio.sleep(TICK_S)
         except HistoryForkedError as error:
             reason = f"the view stream lost its tail: {error.reason}"
             raise RebuildError(reason) from error

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from controlplane.projector import line as line_module
 from controlplane.projector.core import Limits
 from controlplane.projector.effects import Publish, TakeSnapshot
 from projections import FOLD_VERSION, EpochStarted, decode_view, encode_view
@@ -12,7 +11,6 @@ from tests.support.fleet_builder import (
     claimed,
     draining,
     given,
-    loaded,
     ready,
     registered,
 )
@@ -350,63 +348,3 @@ def test_an_epoch_that_began_unseen_is_looked_into():
     view.payloads.append(foreign_epoch(view.at(view.last), count=7))
     leader.read_view()
     assert leader.rebuilds == ["an epoch began unseen"]
-
-
-def test_a_delta_too_large_for_a_message_is_passed_by_a_new_epoch(monkeypatch):
-    monkeypatch.setattr(line_module, "PAYLOAD_MAX", 2000)
-    leader, records, view = leader_of(registered("w1"))
-    story = given(registered("w1"), loaded("w1", "x" * 2000), draining("w1"))
-    records += story[1:]
-    leader.settle()
-    last = messages(view)[-1]
-    assert (last.reason, last.epoch.count, last.epoch.revision) == ("rebuild", 2, 3)
-    assert leader.core.line.level
-
-
-def test_a_batch_is_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr(line_module, "BATCH_BYTES", 2000)
-    bench, records, view = leader_of()
-    records += given(*FIVE)
-    bench.asked.clear()
-    bench.read_log()
-    (publish,) = [e for e in bench.asked if isinstance(e, Publish)]
-    assert len(publish.payloads) == 2
-    bench.settle()
-    check_view(records, view.entries())
-
-
-def test_a_backlog_beyond_memory_ends_in_a_new_epoch_not_in_a_loop(monkeypatch):
-    monkeypatch.setattr(line_module, "PENDING_MAX", 3)
-    _leader, records, view = leader_of(*FIVE[:1])
-    follower = Bench(records, view, name="b")
-    records += given(*FIVE)[1:]
-    follower.read_log()
-    assert not follower.core.line.pending
-    assert follower.rebuilds == []
-    follower.win()
-    follower.settle()
-    assert follower.core.line.level
-    assert messages(view)[-1].reason == "rebuild"
-
-
-def test_the_fold_waits_for_the_view_stream_to_be_read(monkeypatch):
-    monkeypatch.setattr(line_module, "AHEAD_MAX", 2)
-    _, records, view = leader_of(*FIVE)
-    follower = Bench(records, view, name="b")
-    follower.read_log(2)
-    assert not follower.core.line.ahead
-    follower.read_log(1)
-    assert follower.core.line.ahead
-    follower.read_view()
-    assert not follower.core.line.ahead
-
-
-def test_more_in_the_stream_than_the_log_gives_is_no_endless_wait():
-    leader, records, view = leader_of(*FIVE[:2])
-    view.payloads += [b"foreign"] * 3
-    view.trim(view.last + 1)
-    late = Bench(records, view, name="b", snapshots=leader.snapshots)
-    late.win()
-    late.settle()
-    assert late.core.line.level
-    assert messages(view)[-1].reason == "foreign"
