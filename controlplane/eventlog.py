@@ -81,6 +81,8 @@ class EventLog:
         self._broker, self._settings = broker, settings
         self.names = Names(cell)
         self._stream = self.names.log_stream
+        self.resumptions = 0
+        """How often a reader here had to go on from its own last record."""
 
     async def state(self) -> LogState:
         """Where the log stands now, by its leader."""
@@ -252,6 +254,7 @@ class EventLog:
             log_id = (await self.state()).log_id
         async for batch in self._broker.follow(self._stream, after=after):
             if not batch:
+                self.resumptions += 1
                 await self._check_history(log_id, after, fingerprint)
                 continue
             records = [self.record(message) for message in batch]

@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry
 
 from controlplane.broker import Broker
 from controlplane.clock import Clock
-from controlplane.eventlog import LogState
+from controlplane.eventlog import EventLog, LogState
 from controlplane.http import Handler
 from controlplane.telemetry import ProjectorMetrics, metrics_route
-from events import Cell, Revision
+from events import Revision
 from projections import EMPTY, AnomalyCounts, Fleet, FleetState, LeaseBook
 
 from . import pages
@@ -28,22 +28,24 @@ class Appearance:
         self,
         *,
         broker: Broker,
+        log: EventLog,
         book: LeaseBook,
         ear: Ear,
         clock: Clock,
         metrics: ProjectorMetrics,
-        cell: Cell,
         core: Callable[[], Core | None],
     ) -> None:
         """Look at ``core()`` and at what surrounds it."""
         self._broker, self._book, self._ear = broker, book, ear
-        self._clock, self._metrics, self._cell = clock, metrics, cell
+        self._clock, self._metrics, self._log = clock, metrics, log
+        self._cell = log.names.cell
         self._core = core
         self.trouble: str | None = "starting"
         """Why there is no working core now."""
         self.log_state: LogState | None = None
         self._behind: tuple[Revision, float] | None = None
         self._blind_shown = 0.0
+        self._resumptions_shown = 0
         self._counted: tuple[FleetState, pages.Grouped] | None = None
 
     def compare(self, log_end: Revision) -> None:
@@ -139,6 +141,9 @@ class Appearance:
         metrics.guard_engaged.set(signs.guard_engaged)
         metrics.beats_received.inc(self._ear.take_heard())
         metrics.beats_lost.inc(self._ear.take_lost())
+        resumptions = self._log.resumptions
+        metrics.log_resumptions.inc(resumptions - self._resumptions_shown)
+        self._resumptions_shown = resumptions
         metrics.blind_s.inc(self._book.blind_s - self._blind_shown)
         self._blind_shown = self._book.blind_s
         if core is not None:

@@ -92,11 +92,11 @@ class ProjectorService(Lifetime):
         )
         self._appearance = Appearance(
             broker=broker,
+            log=log,
             book=self._book,
             ear=self._ear,
             clock=clock,
             metrics=self.metrics,
-            cell=feed.names.cell,
             core=lambda: self._core,
         )
 
