@@ -9,6 +9,9 @@ from tests.support.cells import projected_cell
 from tests.support.routers import Life, append_all, digests_of, view_of
 from tests.support.waiting import eventually
 
+PATIENCE_S = 20.0
+"""For what has no bound of its own, on a busy machine."""
+
 
 @pytest.fixture
 async def broker(broker_factory):
@@ -31,7 +34,7 @@ async def test_a_log_made_anew_is_never_taken_for_the_old_one(cell, broker, tmp_
     ):
         await append_all(cell.log, [Life(f"old{n}").registers() for n in range(50)])
         for each in (view, kept):
-            await each.synced(3)
+            await each.synced(PATIENCE_S)
         before = view.epoch
         await kept.stop()
         told = view.changes(initial=False)
@@ -40,11 +43,11 @@ async def test_a_log_made_anew_is_never_taken_for_the_old_one(cell, broker, tmp_
         await append_all(cell.log, [Life(f"new{n}").registers() for n in range(10)])
         async with kept:
             for each in (view, kept):
-                await each.synced(15)
+                await each.synced(PATIENCE_S)
                 assert each.revision == 10
                 assert each.epoch != before
                 assert each.digest == (await digests_of(cell.log))[10]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             kinds = [(await anext(told)).kind for _ in range(60)]
         assert kinds == ["removed"] * 50 + ["added"] * 10
 
@@ -53,18 +56,18 @@ async def test_a_view_stream_that_is_lost_is_begun_anew(cell, broker):
     async with cell.service(), view_of(cell) as view:
         lives = [Life(f"w{n}") for n in range(20)]
         await append_all(cell.log, [life.registers() for life in lives])
-        await view.synced(3)
+        await view.synced(PATIENCE_S)
         told = asyncio.ensure_future(anext(view.changes(initial=False)))
         await broker.delete_stream(cell.names.view_stream)
         await init(broker, cell.cell, cell.settings)
         await asyncio.sleep(0)
         assert len(view.fleet.state.workers) == 20
         end = await append_all(cell.log, [lives[0].leaves()])
-        await view.wait_for(end, 15)
+        await view.wait_for(end, PATIENCE_S)
         assert view.digest == (await digests_of(cell.log))[end]
         assert (await told).kind == "removed"
         async with view_of(cell) as late:
-            await late.synced(5)
+            await late.synced(PATIENCE_S)
             assert late.digest == view.digest
             assert late.epoch == view.epoch
 
@@ -72,11 +75,11 @@ async def test_a_view_stream_that_is_lost_is_begun_anew(cell, broker):
 async def test_foreign_messages_in_the_view_stream_are_survived(cell, broker):
     async with cell.service(), view_of(cell) as view:
         end = await append_all(cell.log, [Life("a").registers()])
-        await view.synced(3)
+        await view.synced(PATIENCE_S)
         await broker.publish(cell.names.view, b"not a delta")
         end = await append_all(cell.log, [Life("b").registers()])
-        await view.wait_for(end, 10)
+        await view.wait_for(end, PATIENCE_S)
         async with view_of(cell) as late:
-            await late.synced(10)
-            await eventually(lambda: late.epoch == view.epoch, 3)
+            await late.synced(PATIENCE_S)
+            await eventually(lambda: late.epoch == view.epoch, PATIENCE_S)
             assert late.digest == view.digest == (await digests_of(cell.log))[end]
