@@ -170,6 +170,7 @@ def streams(names: Names, settings: Settings, replicas: int) -> tuple[StreamSpec
         max_messages_per_subject=1,
         max_age_s=max(2.0, 3 * settings.head_every_s),
         duplicate_window_s=1.0,
+        replicas=replicas,
     )
     report = StreamSpec(
         name=names.report_stream,
