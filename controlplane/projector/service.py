@@ -42,6 +42,8 @@ from .recovery import Begin, decide_start
 
 _log = get_logger("projector")
 TICK_S: Final = 0.05
+FOLD_AT_ONCE: Final = 500
+"""Records folded before others get a turn: about ten milliseconds."""
 LEASE_PARTS: Final = 4
 """A holder renews so often within a lease; others ask for it twice as often."""
 COLD_S_MAX: Final = 5.0
@@ -218,13 +220,15 @@ class ProjectorService(Lifetime):
         batches = self._log.follow_batches(
             core.fold.revision, begin.start.log_id, core.fold.fingerprint
         )
-        async for records in batches:
-            hands.do(core.records(records, self._clock.monotonic()))
-            self.metrics.records_folded.inc(len(records))
-            if not core.caught_up and core.fold.revision >= begin.log_end:
-                self._reached_end(core, hands)
-            if not core.caught_up:
-                await asyncio.sleep(0)
+        async for batch in batches:
+            for start in range(0, len(batch), FOLD_AT_ONCE):
+                records = batch[start : start + FOLD_AT_ONCE]
+                hands.do(core.records(records, self._clock.monotonic()))
+                self.metrics.records_folded.inc(len(records))
+                if not core.caught_up and core.fold.revision >= begin.log_end:
+                    self._reached_end(core, hands)
+                if len(batch) > FOLD_AT_ONCE:
+                    await asyncio.sleep(0)
             while core.line.ahead:  # noqa: ASYNC110 - a core knows no events
                 await asyncio.sleep(TICK_S)
 
