@@ -14,6 +14,7 @@ Two brakes delay, with a bound, and never forgive:
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
@@ -22,7 +23,8 @@ import msgspec
 
 from .life import Life, LifeKey, Lives
 
-BEATS_PER_TTL: Final = 3
+SILENT_SHARE: Final = 2 / 3
+"""After this share of its lease without a beat (two missed) a life counts as silent."""
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,8 +72,26 @@ class LeaseBook:
         self._watching_from: float | None = None
         self._guard_since: float | None = None
         self._servers_since: dict[str, float] = {}
+        self._quiet_until: float | None = None
         self.blind_s = 0.0
         """All blind time so far."""
+
+    def welcome(self, key: LifeKey, lease_ttl_s: float, now: float) -> None:
+        """A life registered, began or has another lease: it is watched from here on."""
+        pulse = self._pulses.setdefault(key, _Pulse(now, self.blind_s, ""))
+        if self._quiet_until is not None:
+            silent_at = pulse.heard_at + lease_ttl_s * SILENT_SHARE
+            self._quiet_until = min(self._quiet_until, silent_at)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nobody can have fallen silent since the last look at everybody.
+
+        Provided that every life which began since then was welcomed: beats only move
+        silence away.
+        """
+        quiet_until, at = self._quiet_until, self._proven_at
+        return quiet_until is not None and at is not None and at <= quiet_until
 
     def beat(self, key: LifeKey, now: float, server_id: str = "") -> None:
         """Note a beat of a life, arrived ``now``. Unknown lives are noted too."""
@@ -112,22 +132,27 @@ class LeaseBook:
         ``own_server``: the NATS server that the canary came through.
         """
         self._forget(lives)
+        self._quiet_until = None
         at = self._proven_at
         if at is None:
             self._welcome(lives, now)
             return Verdict()
+        earliest = math.inf
         overdue: list[Overdue] = []
         silent: list[Life] = []
         for key, life in lives.items():
             pulse = self._pulses.get(key)
             if pulse is None:
-                self._pulses[key] = _Pulse(now, self.blind_s, "")
-                continue
+                pulse = self._pulses[key] = _Pulse(now, self.blind_s, "")
             silence_s = at - pulse.heard_at - (self.blind_s - pulse.blind_s)
-            if silence_s > life.lease_ttl_s * (1 - 1 / BEATS_PER_TTL):
+            left_s = life.lease_ttl_s * SILENT_SHARE - silence_s
+            earliest = min(earliest, at + left_s)
+            if left_s < 0:
                 silent.append(life)
                 if silence_s > life.lease_ttl_s:
                     overdue.append(Overdue(life, silence_s))
+        if not silent:
+            self._quiet_until = earliest
         return self._brake(lives, overdue, silent, now, own_server)
 
     def _brake(

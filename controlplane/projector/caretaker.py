@@ -15,11 +15,13 @@ from controlplane.beats import Beat, NoticeKind, WireNotice
 from events import (
     Incarnation,
     Namespace,
+    PortClaimed,
     Record,
     Revision,
     WorkerEvent,
     WorkerExpired,
     WorkerId,
+    WorkerRegistered,
 )
 from projections import FoldState, LeaseBook, Life, LifeKey
 
@@ -70,24 +72,39 @@ class Caretaker:
     def __init__(self, book: LeaseBook, log_id: str) -> None:
         """Keep ``book`` for the lives of the log ``log_id``."""
         self._book, self._log_id = book, log_id
+        self._looked = False
         self._expiring: dict[LifeKey, float] = {}
         self._expired: OrderedDict[Incarnation, Revision] = OrderedDict()
         self._told: OrderedDict[tuple[Incarnation, NoticeKind], float] = OrderedDict()
         self.held = 0
         self.guard_engaged = False
 
-    def note(self, record: Record) -> None:
-        """Remember lives that expired: their beats may go on."""
-        if isinstance(record.event, WorkerExpired):
-            self._expired[record.event.incarnation] = record.revision
-            _forget_oldest(self._expired)
+    def note(self, record: Record, now: float) -> None:
+        """Watch lives that begin; remember those that expired: their beats may go on.
+
+        Before the first judgement nobody need be watched: it looks at everybody.
+        """
+        match record.event:
+            case WorkerRegistered() as event if self._looked:
+                key = (event.namespace, event.worker_id, event.incarnation)
+                self._book.welcome(key, event.lease_ttl_s, now)
+            case PortClaimed(owner=owner) as event if self._looked:
+                key = (owner.namespace, owner.worker_id, owner.incarnation)
+                self._book.welcome(key, event.lease_ttl_s, now)
+            case WorkerExpired() as event:
+                self._expired[event.incarnation] = record.revision
+                _forget_oldest(self._expired)
 
     def act(self) -> None:
         """From now on what is judged is done: nothing has been tried yet."""
         self._expiring.clear()
 
     def judge(self, fold: FoldState, now: float, own_server: str) -> list[Effect]:
-        """Expire who is overdue."""
+        """Expire who is overdue. Looking at everybody is dear: only when it can be."""
+        if self._looked and self._book.is_quiet:
+            self.held, self.guard_engaged = 0, False
+            return []
+        self._looked = True
         verdict = self._book.judge(fold.lives, now, own_server)
         self.held, self.guard_engaged = verdict.held, verdict.guard_engaged
         effects: list[Effect] = []

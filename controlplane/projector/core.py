@@ -81,7 +81,7 @@ class Core:
         for record in records:
             taken = step(self.fold, record)
             self.fold = taken.state
-            self.care.note(record)
+            self.care.note(record, now)
             if taken.changes:
                 self.line.add(taken.state, taken.changes, now)
             else:

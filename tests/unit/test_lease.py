@@ -275,3 +275,52 @@ def test_who_takes_over_judges_by_what_he_heard_himself():
     cold.lives = warm.lives
     assert names(cold.run(10)) == []
     assert names(cold.run(0.5)) == ["w0"]
+
+
+# ---- quiet -------------------------------------------------------------------------
+def looked_at(count: int, at: float = 1.0) -> LeaseBook:
+    """A book that looked at so many lives, all heard of at that moment."""
+    book = LeaseBook(Guard())
+    proven(book, at)
+    book.judge(lives(count), at)
+    return book
+
+
+def proven(book: LeaseBook, at: float) -> LeaseBook:
+    book.canary_returned(at, at)
+    return book
+
+
+def test_it_is_quiet_until_the_first_of_all_can_be_silent():
+    assert not LeaseBook(Guard()).is_quiet
+    book = looked_at(2)
+    assert proven(book, 1.0 + TTL * 0.66).is_quiet
+    assert not proven(book, 1.0 + TTL * 0.67).is_quiet
+
+
+def test_somebody_silent_ends_the_quiet_until_he_is_heard():
+    book = looked_at(1)
+    for now in (1.9, 2.8, 3.7, 4.6, 5.5, 6.4, 7.3, 8.2):
+        proven(book, now)
+    book.judge(lives(1), 8.2)
+    assert not book.is_quiet
+    book.beat(key("w0"), 8.3)
+    book.judge(lives(1), 8.4)
+    assert book.is_quiet
+
+
+def test_a_life_that_begins_or_gets_a_shorter_lease_shortens_the_quiet():
+    book = looked_at(1)
+    book.welcome(key("w1"), 5.0, 2.0)
+    assert proven(book, 2.0 + 5.0 * 0.66).is_quiet
+    assert not proven(book, 2.0 + 5.0 * 0.67).is_quiet
+    book = looked_at(1)
+    book.welcome(key("w0"), 5.0, 4.0)
+    assert not proven(book, 1.0 + 5.0 * 0.67).is_quiet
+
+
+def test_with_nobody_there_it_stays_quiet_until_somebody_comes():
+    book = looked_at(0)
+    assert proven(book, 1e6).is_quiet
+    book.welcome(key("w0"), 5.0, 1e6)
+    assert not proven(book, 1e6 + 5.0).is_quiet

@@ -32,7 +32,7 @@ class Care:
         self.story = given(*steps)
         self.fold = fold_all(FoldState(), self.story)
         for record in self.story:
-            self.care.note(record)
+            self.care.note(record, 0.0)
         self.answers = answers
         self.book.judge(self.fold.lives, 0.0)
 
@@ -212,3 +212,23 @@ def test_ports_that_outlive_a_life_are_due_when_their_lease_is():
 def test_released_ports_end_a_port_only_life():
     care = Care(claimed("w1", 20000), released(20000))
     assert not care.fold.lives
+
+
+def test_looking_at_everybody_is_left_out_only_while_nobody_can_be_silent():
+    """A life that begins after the first look is judged by its own lease."""
+    care = Care(registered("w1", lease_ttl_s=60.0))
+    book, fold = care.book, care.fold
+    book.canary_returned(0.5, 0.5)
+    assert care.care.judge(fold, 0.5, "") == []
+    story = care.story.then(registered("w2", lease_ttl_s=5.0))
+    care.care.note(story[-1], 1.0)
+    fold = fold_all(FoldState(), story)
+    for step in range(1, 20):
+        now = 0.5 + 0.5 * step
+        book.canary_returned(now, now)
+        found = care.care.judge(fold, now, "")
+        if found:
+            break
+    (expire,) = found
+    assert expire.life.worker_id == "w2"
+    assert 6.0 < now <= 7.0
