@@ -20,11 +20,38 @@ from .errors import SettingsError
 ROOT: Final = "controlplane"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_STYLES: Final = ("json", "console")
+
+
+def _for_whoever_listens(
+    logger: Any,  # noqa: ANN401 - structlog's own signature
+    method: str,
+    event: structlog.typing.EventDict,
+) -> Any:  # noqa: ANN401
+    """Whole for our own handler; else a line of text that any handler can show."""
+    if _is_ours(logging.getLogger()):
+        return structlog.stdlib.ProcessorFormatter.wrap_for_formatter(
+            logger, method, event
+        )
+    message = str(event.pop("event", ""))
+    event.pop("level", None)
+    failure = event.pop("exc_info", None)
+    values = " ".join(f"{key}={value!r}" for key, value in event.items())
+    text = f"{message}: {values}" if values else message
+    return ((text,), {"exc_info": failure} if failure else {})
+
+
+def _is_ours(root: logging.Logger) -> bool:
+    return any(
+        isinstance(handler.formatter, structlog.stdlib.ProcessorFormatter)
+        for handler in root.handlers
+    )
+
+
 _SAYING: Final[list[structlog.typing.Processor]] = [
     structlog.stdlib.filter_by_level,
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
-    structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+    _for_whoever_listens,
 ]
 
 

@@ -23,6 +23,7 @@ from .clock import SystemClock
 from .errors import SettingsError
 from .eventlog import EventLog
 from .http import HttpServer
+from .logs import get_logger
 from .playback import replay_log
 from .presence import RouterSeen, WaitResult, judge_wait, routers
 from .projector.service import ProjectorService
@@ -35,6 +36,7 @@ from .topology import Names
 from .viewfeed import ViewFeed
 from .worker import BeatThread, WorkerHandle, WorkerSpec
 
+_log = get_logger("plane")
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 DEFAULT_HTTP: Final = ("127.0.0.1", 9780)
 WAIT_PAUSE_S: Final = 0.05
@@ -74,6 +76,7 @@ class Plane(Lifetime):
         self._clock = SystemClock()
         self._worker_metrics = WorkerMetrics(self.registry)
         self._router_metrics: RouterMetrics | None = None
+        self._contact_lost = False
         self._wire(servers)
 
     def _wire(self, servers: Sequence[str]) -> None:
@@ -104,9 +107,20 @@ class Plane(Lifetime):
 
     async def _run(self, tasks: asyncio.TaskGroup) -> None:
         del tasks
-        await self.broker.start()
-        self._ready.set()
-        await asyncio.Event().wait()
+        stop_listening = self.broker.on_connection(self._connection_changed)
+        try:
+            await self.broker.start()
+            self._ready.set()
+            await asyncio.Event().wait()
+        finally:
+            stop_listening()
+
+    def _connection_changed(self, connected: bool) -> None:  # noqa: FBT001
+        if not connected:
+            self._contact_lost = True
+            _log.warning("broker connection lost", url=self.url)
+        elif self._contact_lost:
+            _log.info("broker connected again", url=self.url)
 
     async def _close(self) -> None:
         await self._beats.stop()

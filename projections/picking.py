@@ -123,11 +123,21 @@ def _sets(fleet: Fleet, wanted: Wanted, visible: Namespaces | None) -> list[SetM
     roles = ENTRY_ROLES if wanted.role is None else {wanted.role}
     return [
         meaning
-        for model in _models_behind(fleet, wanted.model)
-        for meaning in fleet.sets(model).values()
+        for meaning in _sets_of_model(fleet, wanted, visible)
         if meaning.key.role in roles
         and wanted.namespace in (None, meaning.key.namespace)
-        and (visible is None or visible(meaning.key.namespace))
+    ]
+
+
+def _sets_of_model(
+    fleet: Fleet, wanted: Wanted, visible: Namespaces | None
+) -> list[SetMeaning]:
+    """The WorkerSets whose workers may answer to the name, as far as they are shown."""
+    return [
+        meaning
+        for model in _models_behind(fleet, wanted.model)
+        for meaning in fleet.sets(model).values()
+        if visible is None or visible(meaning.key.namespace)
     ]
 
 
@@ -160,9 +170,12 @@ def _nobody(
     if wanted.model not in fleet.state.known:
         return ModelNotFoundError(model=wanted.model)
     reasons: Counter[str] = Counter()
-    for meaning in _sets(fleet, wanted, visible):
+    right = {meaning.key for meaning in _sets(fleet, wanted, visible)}
+    for meaning in _sets_of_model(fleet, wanted, visible):
         for worker in meaning.members.workers.values():
-            why: list[str] = [*blockers(fleet.state, meaning, worker)]
+            why: list[str] = []
+            if meaning.key in right:
+                why += blockers(fleet.state, meaning, worker)
             if worker.key in exclude:
                 why.append("excluded")
             reasons.update(why or ("no_match",))

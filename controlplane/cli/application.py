@@ -81,7 +81,9 @@ def _explain(error: BaseException, *, debug: bool) -> int:
         traceback.print_exception(error)
     if not isinstance(error, SILENT):
         usage = isinstance(error, CycloptsError)
-        said = sentence(error) + (f"; see: {_help(error)}" if usage else "")
+        said = sentence(error)
+        if usage:
+            said = f"{said.rstrip('.')}; see: {_help(error)}"
         sys.stderr.write(f"controlplane: {said}\n")
     return USAGE if isinstance(error, CycloptsError) else exit_code(error)
 

@@ -12,6 +12,8 @@ from rich.text import Text
 Cell: TypeAlias = str | Text
 GAP: Final = "  "
 CUT: Final = "…"
+UNLIMITED: Final = 100_000
+"""A width at which nothing is cut."""
 UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -45,8 +47,12 @@ def heading(columns: Sequence[Column], widths: Sequence[int]) -> Text:
 
 
 def line(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int]) -> Text:
-    """One of a stream of lines."""
-    return _line(columns, [_text(cell) for cell in row], widths)
+    """One of a stream of lines; of unlimited ones nothing is cut."""
+    texts = [_text(cell) for cell in row]
+    if sum(widths) >= UNLIMITED // 2:
+        lengths = [cell_len(text.plain) for text in texts]
+        widths = [*map(max, lengths[:-1], widths), lengths[-1]]
+    return _line(columns, texts, widths)
 
 
 def stream_widths(columns: Sequence[Column], width: int) -> list[int]:

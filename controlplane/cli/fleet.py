@@ -152,8 +152,9 @@ async def _wait(
 ) -> int:
     async with opened(options) as plane:
         result = await plane.wait(revision, wanted, timeout_s)
+        live = sum(router.live for router in await plane.routers())
     if options.output == "table":
-        print_lines([wait_line(result, revision, timeout_s)])
+        print_lines([wait_line(result, revision, timeout_s, live)])
     else:
         print_document(result)
     return OK if result.reached else NO

@@ -14,7 +14,7 @@ from cyclopts import Parameter, validators
 from controlplane.playback import replay_log
 from events import Record, Revision, json_schema
 
-from .exits import OK, UsageError
+from .exits import OK, NotYetError, UsageError
 from .fleet import show_fleet
 from .opening import opened
 from .options import COMMON, LISTING, Common, Format, Listing
@@ -104,6 +104,10 @@ async def _replay(until: Revision | datetime | None, options: Listing) -> int:
             state = await replay_log(plane.log, until, progress)
         finally:
             progress.clear()
+    if isinstance(until, int) and state.revision < until:
+        end = state.revision
+        message = f"the log ends at revision {end}, before {until}: nothing to show yet"
+        raise NotYetError(message)
     footer = replay_footer(state.fleet, terminal_width())
     show_fleet(state.fleet, options.output, footer)
     return OK

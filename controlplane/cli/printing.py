@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from .columns import Cell
+from .columns import UNLIMITED, Cell
 
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 _WIDTH: Final = 80
@@ -30,7 +31,12 @@ class Screen(Console):
 
 
 def terminal_width() -> int:
-    """How wide lines may be: the terminal's width; 80 where there is none."""
+    """How wide lines may be: the terminal's, or what ``COLUMNS`` says.
+
+    For a program that reads them nothing is cut.
+    """
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal():
+        return UNLIMITED
     return shutil.get_terminal_size((_WIDTH, 24)).columns
 
 

@@ -127,7 +127,7 @@ def result_lines(result: DemoResult, width: int) -> list[Text]:
     traffic = result.traffic
     counts = (
         f"{traffic.picks} picks, {traffic.failed_picks} failed, "
-        f"{traffic.picks_to_dead} to the dead, in {result.seconds:.1f} s"
+        f"{traffic.picks_to_dead} to the long dead, in {result.seconds:.1f} s"
     )
     verdict = "everyone agrees" if result.ok else "NOT as promised"
     return [

@@ -250,11 +250,17 @@ def routers_table(seen: Sequence[RouterSeen], width: int) -> list[Text]:
     return table(ROUTER_COLUMNS, rows, width)
 
 
-def wait_line(result: WaitResult, revision: Revision, timeout_s: float) -> Text:
-    """What came of waiting for routers."""
+def wait_line(
+    result: WaitResult, revision: Revision, timeout_s: float, live: int
+) -> Text:
+    """What came of waiting for routers, of which so many are ``live``."""
     if result.reached:
         return Text(f"reached: revision {revision}", style=GOOD)
-    who = ", ".join(result.missing) or "no router is live"
+    who = ", ".join(result.missing) or "nobody"
+    if live == 0:
+        who = "no router is live"
+    elif not result.missing:
+        who = f"more routers, only {live} live"
     said = f"not reached within {timeout_s:g} s: revision {revision}; missing: {who}"
     return Text(said, style=BAD)
 

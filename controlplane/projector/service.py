@@ -135,8 +135,10 @@ class ProjectorService(Lifetime):
             self._appearance.trouble = str(first_of(group))
             _log.error("history truncated", reason=self._appearance.trouble)
         except* LogUnavailableError as group:
-            self._appearance.trouble = str(first_of(group))
-            _log.warning("broker not available", reason=self._appearance.trouble)
+            reason = str(first_of(group))
+            if self._appearance.trouble != reason:
+                _log.warning("broker not available", reason=reason)
+            self._appearance.trouble = reason
         finally:
             self._remember()
             self._last_core, self._core, self._hands = self._core, None, None

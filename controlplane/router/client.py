@@ -36,7 +36,7 @@ from .changes import ChangeReader
 from .core import CatchUp, Core, Diverged, Effect, Moved, Source
 from .counting import Counting
 from .keeping import Keeper
-from .movement import Movement
+from .movement import Movement, in_time
 from .picker import Picker, PolicyName
 from .replica import Replica
 from .showing import Showing
@@ -145,7 +145,7 @@ class RouterView(Lifetime):
         Raises TimeoutError; `SettingsError` if the broker refuses to say what that is;
         `LogUnavailableError` when the view is stopped meanwhile.
         """
-        async with asyncio.timeout(timeout_s):
+        async with in_time(timeout_s, self._whereabouts):
             end = await self._log_end()
             await self._movement.until(lambda: self._includes(end))
 
@@ -163,8 +163,12 @@ class RouterView(Lifetime):
 
         Raises TimeoutError; `LogUnavailableError` when the view is stopped meanwhile.
         """
-        async with asyncio.timeout(timeout_s):
+        async with in_time(timeout_s, self._whereabouts):
             await self._movement.until(lambda: self._core.revision >= revision)
+
+    def _whereabouts(self) -> str:
+        away = "" if self._broker.connected else f"; no broker at {self._broker.url}"
+        return f"the view is at revision {self.revision} ({self.source}){away}"
 
     async def _log_end(self) -> LogState:
         while True:
@@ -291,7 +295,8 @@ class RouterView(Lifetime):
         self._counting.moved(moved)
         if moved.caught_up is not None:
             reason = moved.caught_up
-            _log.info("view caught up", reason=reason, revision=self._core.revision)
+            say = _log.warning if reason == "history" else _log.info
+            say("view caught up", reason=reason, revision=self._core.revision)
             self._teller.report(f"resync: {reason}")
         if moved.changes is None or moved.changes:
             for reader in self._readers:

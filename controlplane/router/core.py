@@ -273,6 +273,8 @@ class Core:
         else:
             changes = ()
         self.source = "live"
+        if before is not None and _other_log(before, found.replica):
+            reason = "history"
         effects: list[Effect] = [Moved(changes, reason)]
         if found.head is not None:
             head, age_s = found.head
@@ -361,3 +363,7 @@ class Core:
             return []
         self._ahead = self._behind_since = None
         return self._catch_up("gap")
+
+
+def _other_log(before: Replica, after: Replica) -> bool:
+    return before.position.epoch.log_id != after.position.epoch.log_id

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from controlplane.errors import LogUnavailableError
 
@@ -44,3 +45,18 @@ class Movement:
                     url=self._url, doing=doing, reason=f"the view was {why}"
                 )
             await self.next.wait()
+
+
+@asynccontextmanager
+async def in_time(
+    timeout_s: float | None, whereabouts: Callable[[], str]
+) -> AsyncIterator[None]:
+    """Raise TimeoutError after ``timeout_s``, and say where things stood then."""
+    try:
+        async with asyncio.timeout(timeout_s) as bound:
+            yield
+    except TimeoutError as error:
+        if not bound.expired():
+            raise
+        message = f"not within {timeout_s:g} s: {whereabouts()}"
+        raise TimeoutError(message) from error

@@ -147,7 +147,8 @@ def test_workers_are_filtered_by_what_they_can():
     assert able(fleet, namespace="other") == ["w3"]
     assert refusal(fleet, capability="vision") == {"no_match": 3}
     assert refusal(fleet, adapter="nothing") == {"no_match": 3}
-    assert refusal(fleet, namespace="nowhere") == {}
+    assert refusal(fleet, namespace="nowhere") == {"no_match": 3}
+    assert refusal(fleet, role=Role.PREFILL) == {"no_match": 3}
 
 
 def test_what_is_excluded_is_not_picked():

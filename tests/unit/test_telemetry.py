@@ -157,3 +157,18 @@ def test_a_logged_error_does_not_show_local_variables(capsys, style):
 def test_a_level_or_style_that_there_is_not_is_refused(level, style):
     with pytest.raises(SettingsError, match="must be one of"):
         configure_logging(level, style)
+
+
+@pytest.mark.usefixtures("_logging_as_before")
+def test_an_application_that_configured_nothing_gets_lines_of_text(caplog):
+    """No dictionaries, and nothing below a warning unless it is asked for."""
+    root = logging.getLogger()
+    root.handlers[:] = [caplog.handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger(ROOT).setLevel(logging.NOTSET)
+    log = get_logger("worker")
+    log.info("not shown")
+    log.warning("contact lost", revision=8, url="nats://127.0.0.1:1")
+    (record,) = caplog.records
+    assert record.getMessage() == "contact lost: revision=8 url='nats://127.0.0.1:1'"
+    assert record.name == "controlplane.worker"

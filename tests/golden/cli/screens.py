@@ -151,9 +151,9 @@ SCREENS: dict[str, Callable[[], list[Text]]] = {
         everyone(_fleet(STORIES["rolling_update"](), until=8)) * 2, WIDTH
     ),
     "wait": lambda: [
-        wait_line(WaitResult(reached=True), 12, 30.0),
-        wait_line(WaitResult(reached=False, missing=("router-b",)), 12, 30.0),
-        wait_line(WaitResult(reached=False), 12, 0.5),
+        wait_line(WaitResult(reached=True), 12, 30.0, 2),
+        wait_line(WaitResult(reached=False, missing=("router-b",)), 12, 30.0, 1),
+        wait_line(WaitResult(reached=False), 12, 0.5, 0),
     ],
     "log_tail": lambda: _tail(STORIES["rolling_update"]()),
     "log_tail_every_event": lambda: _tail(every_event()),
