@@ -149,9 +149,10 @@ def _why_it_ends(  # noqa: PLR0911 - a list of reasons
 
 def _epoch_of_empty_stream(found: Found) -> Going:
     """The stream is empty, by age or because it is new: ask the snapshot."""
-    at = found.snapshot_at
+    at, before = found.snapshot_at, found.remembered
     if at is None:
-        return "first", None, None
+        other = before is not None and before.log_id != found.log.log_id
+        return "log_replaced" if other else "first", None, None
     if found.snapshot is None:
         return "rebuild", None, None
     if at.epoch.fold_version != FOLD_VERSION:

@@ -261,6 +261,14 @@ def test_memory_of_another_log_decides_nothing_but_the_count(past):
     assert begin.start.epoch_count == 8
 
 
+def test_a_cell_that_was_made_anew_is_told_from_a_first_one(past):
+    """All streams are gone and made again: only memory knows that there was a log."""
+    known = remembered(past, log_id="log-0")
+    found = find_in([], ViewList(), None)
+    begin = decide_start(msgspec.structs.replace(found, remembered=known))
+    assert begun(begin) == (0, None, "log_replaced")
+
+
 def test_the_snapshots_age_counts_from_when_it_was_taken(past):
     now = log_state(past.records).now
     begin = past.begin(snapshot_taken_at=now - timedelta(hours=11))
