@@ -177,6 +177,27 @@ async def test_a_change_is_told_as_it_happens():
         await asyncio.wait({listener})
 
 
+async def test_a_newcomer_with_another_card_is_told_that_it_is_quarantined():
+    """S07: the incumbents serve on; when they are gone the newcomer takes over."""
+    async with cp.local() as plane, plane.view() as view:
+        first = await plane.worker(spec("w1", status="ready")).start()
+        card = cp.ModelCard(context_length=4096)
+        async with plane.worker(spec("w2", status="ready", card=card)) as second:
+            notices = second.notices()
+            notice = await asyncio.wait_for(anext(notices), 10)
+            assert (notice.kind, notice.revision) == ("quarantined", second.revision)
+            await view.synced(10)
+            newcomer = view.fleet.worker("prod", "w2")
+            assert newcomer.blockers == ("checksum_mismatch",)
+            (worker_set,) = view.fleet.models["llama"].worker_sets.values()
+            assert newcomer.checksum in notice.reason
+            assert worker_set.checksum in notice.reason
+            assert {view.pick("llama").worker_id for _ in range(50)} == {"w1"}
+            await first.stop()
+            await view.synced(10)
+            assert view.pick("llama").worker_id == "w2"
+
+
 @pytest.mark.parametrize("name", sorted(cp.__all__))
 def test_every_public_name_is_there(name):
     assert getattr(cp, name).__doc__
