@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from events import Incarnation, Revision
+from events import Incarnation, Revision, read_or_none
 
 NoticeKind: TypeAlias = Literal[
     "unknown", "expired", "superseded", "quarantined", "drain_requested"
@@ -58,23 +58,14 @@ def encode_signal(signal: Beat | WireNotice | Canary) -> bytes:
 
 def decode_beat(payload: bytes) -> Beat | None:
     """The beat in ``payload``; None: it is none."""
-    try:
-        return _BEAT.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return read_or_none(_BEAT, payload)
 
 
 def decode_notice(payload: bytes) -> WireNotice | None:
     """The notice in ``payload``; None: it is none."""
-    try:
-        return _NOTICE.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return read_or_none(_NOTICE, payload)
 
 
 def decode_canary(payload: bytes) -> Canary | None:
     """The canary in ``payload``; None: it is none."""
-    try:
-        return _CANARY.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return read_or_none(_CANARY, payload)

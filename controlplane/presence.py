@@ -8,13 +8,12 @@ is missing, for a while, not absent.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from events import Revision, decode_token
+from events import Revision, decode_token, read_or_none
 
 from .broker import Broker, Message, Outgoing
 from .settings import Settings
@@ -89,8 +88,9 @@ async def reports(
     subject = names.report(router)
     async for batch in broker.read(names.report_stream, subject=subject):
         for message in batch:
-            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                found.append(_REPORT.decode(message.payload))
+            report = read_or_none(_REPORT, message.payload)
+            if report is not None:
+                found.append(report)
     return tuple(found)
 
 
@@ -118,9 +118,8 @@ async def routers(
 def _seen(message: Message, now: datetime, settings: Settings) -> RouterSeen | None:
     if not message.payload:
         return None
-    try:
-        presence = _DECODER.decode(message.payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    presence = read_or_none(_DECODER, message.payload)
+    if presence is None:
         return None
     if decode_token(message.subject.rsplit(".", 1)[-1]) != presence.name:
         return None

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from events import Cell, Revision
+from events import Cell, Revision, read_or_none
 from projections import (
     AnomalyCounts,
     Epoch,
@@ -36,6 +36,7 @@ else:
 CHUNK_BYTES: Final = 512 * 1024
 CHUNKS_AT_ONCE: Final = 8
 ZSTD_LEVEL: Final = 3
+SEQUENCE_DIGITS_MAX: Final = 20
 SEQUENCE_HEADER: Final = "Nats-Sequence"
 """Where a republished message says at which sequence it is stored."""
 
@@ -242,10 +243,7 @@ class ViewFeed:
         message = await self._broker.last(stream, subject)
         if message is None:
             return None, 0
-        try:
-            return _POINTER.decode(message.payload), message.sequence
-        except msgspec.MsgspecError:
-            return None, message.sequence
+        return read_or_none(_POINTER, message.payload), message.sequence
 
     async def _store_snapshot(self, message: Outgoing) -> None:
         await self._broker.store(self.names.snapshot_stream, message)
@@ -272,17 +270,14 @@ def entry(view_seq: int, payload: bytes) -> ViewEntry:
 def live_entry(message: CoreMessage) -> ViewEntry | None:
     """The entry that a republished message is; None: it is no republished one."""
     text = (message.headers or {}).get(SEQUENCE_HEADER, "")
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal()) or len(text) > SEQUENCE_DIGITS_MAX:
         return None
     return entry(int(text), message.payload)
 
 
 def decode_head(payload: bytes) -> Head | None:
     """The head in ``payload``; None: it is none."""
-    try:
-        return _HEAD.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return read_or_none(_HEAD, payload)
 
 
 def pack_snapshot(snapshot: Snapshot) -> tuple[bytes, str]:

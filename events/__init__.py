@@ -30,6 +30,7 @@ from .identity import (
     check_worker_id,
 )
 from .port import PortClaimed, PortEvent, PortOwner, PortReleased
+from .reading import UNREADABLE, read_or_none
 from .record import AnyEvent, Record, Undecodable, UnknownEvent
 from .schema import json_schema
 from .setting import (
@@ -71,6 +72,7 @@ from .worker import (
 __all__ = [
     "ENTRY_ROLES",
     "EVENT_TYPES",
+    "UNREADABLE",
     "AdapterLoaded",
     "AdapterUnloaded",
     "AnyEvent",
@@ -137,6 +139,7 @@ __all__ = [
     "json_schema",
     "parse_subject",
     "port_subject",
+    "read_or_none",
     "serving_checksum",
     "setting_subject",
     "subject_of",

@@ -14,6 +14,7 @@ import msgspec
 
 from .errors import InvalidIdentityError, UndecodableRecordError
 from .identity import Revision
+from .reading import UNREADABLE
 from .record import AnyEvent, Record, Undecodable, UnknownEvent
 from .subject import subject_of
 from .upcast import Upcaster, UpcasterChain
@@ -58,7 +59,7 @@ def decode(subject: str, payload: bytes) -> AnyEvent | UnknownEvent | Undecodabl
         return Undecodable(reason=reason, payload=payload)
     try:
         event = _EVENT.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return _second_look(subject, payload, CHAIN)
     return _placed(event, subject, payload)
 
@@ -109,7 +110,7 @@ def _second_look(
 ) -> AnyEvent | UnknownEvent | Undecodable:
     try:
         document = _JSON.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         return Undecodable(reason=f"not JSON: {error}", payload=payload)
     if not isinstance(document, dict) or not isinstance(document.get("type"), str):
         return Undecodable(reason="not an object with a type", payload=payload)

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
-from events import Revision
+from events import Revision, read_or_none
 
 from .anomaly import AnomalyCounts
 from .entities import (
@@ -100,10 +100,7 @@ def encode_view(message: ViewMessage) -> bytes:
 
 def decode_view(payload: bytes) -> ViewMessage | None:
     """The message that ``payload`` is; None: it is foreign to the view stream."""
-    try:
-        return _DECODER.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+    return read_or_none(_DECODER, payload)
 
 
 def apply_delta(state: FleetState, delta: Delta) -> FleetState:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from events import (
+    UNREADABLE,
     Capacity,
     Checksum,
     Incarnation,
@@ -182,7 +183,7 @@ class Fleet:
         """The view that `to_json` wrote, to be read; raises ValueError for others."""
         try:
             document = msgspec.json.decode(text, type=_ViewDocument)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             message = f"not a view document: {error}"
             raise ValueError(message) from error
         fleet = cls(

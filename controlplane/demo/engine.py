@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from events import ModelName
+from events import UNREADABLE, ModelName
 
 from .web import HEAD_BYTES_MAX, read_message
 
@@ -90,7 +90,7 @@ class FakeEngine:
     async def _complete(self, body: bytes) -> tuple[HTTPStatus, Any]:
         try:
             request = msgspec.json.decode(body, type=dict[str, Any])
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             return _refusal(HTTPStatus.BAD_REQUEST, str(error))
         if request.get("stream"):
             return _refusal(HTTPStatus.BAD_REQUEST, "this engine does not stream")

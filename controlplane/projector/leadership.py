@@ -19,6 +19,7 @@ from controlplane.errors import (
 )
 from controlplane.identifiers import new_uuid7
 from controlplane.topology import Names
+from events import read_or_none
 from projections import FOLD_VERSION
 
 KEY: Final = "projector"
@@ -31,6 +32,9 @@ class LeaseEntry(msgspec.Struct, frozen=True, kw_only=True):
     instance: str
     """Tells two projectors of one name apart."""
     fold_version: int
+
+
+_ENTRY: Final = msgspec.json.Decoder(LeaseEntry)
 
 
 class Leadership:
@@ -107,7 +111,5 @@ async def holder(broker: Broker, names: Names) -> str | None:
     last = await broker.last(stream, names.entry(names.lease_bucket, KEY))
     if last is None or not last.payload:
         return None
-    try:
-        return msgspec.json.decode(last.payload, type=LeaseEntry).holder
-    except msgspec.MsgspecError:
-        return None
+    entry = read_or_none(_ENTRY, last.payload)
+    return None if entry is None else entry.holder

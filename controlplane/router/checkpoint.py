@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from controlplane.viewfeed import pack_snapshot, unpack_snapshot
-from events import Cell
+from events import UNREADABLE, Cell
 from projections import (
     Anomalies,
     FoldState,
@@ -100,7 +100,7 @@ def read_checkpoint_snapshot(path: Path) -> tuple[Snapshot, Header]:
         header = msgspec.json.decode(line, type=Header)
     except OSError as error:
         raise SnapshotUnusableError(reason=str(error)) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         reason = f"{path} is no checkpoint: {error}"
         raise SnapshotUnusableError(reason=reason) from error
     if header.checkpoint != FORMAT:
