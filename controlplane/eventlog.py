@@ -10,14 +10,15 @@ from typing import Final
 import msgspec
 
 from events import (
-    AdapterLoaded,
     AnyEvent,
     Cell,
-    PortClaimed,
+    PortReleased,
     Record,
     Revision,
-    SettingEvent,
-    WorkerRegistered,
+    Status,
+    WorkerDeregistered,
+    WorkerExpired,
+    WorkerStatusChanged,
     decode_record,
     encode,
     subject_of,
@@ -37,8 +38,11 @@ from .topology import LOG_ID, Names
 RECORDED_AT: Final = "Cp-Recorded-At"
 """The header in which an import keeps the time of the first recording."""
 REPEAT_AFTER_S: Final = 0.1
-GROWING: Final = (WorkerRegistered, PortClaimed, AdapterLoaded, SettingEvent)
-"""Events that are refused first when the log fills up."""
+FREEING: Final = (WorkerDeregistered, WorkerExpired, PortReleased)
+"""Events that end something: for them the last of a limited log is kept."""
+FAREWELL_BYTES: Final = 640
+"""What the end of one life or claim takes in the log, with its headers."""
+UNLIMITED_FOR_S: Final = 30.0
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -81,6 +85,7 @@ class EventLog:
         self._broker, self._settings = broker, settings
         self.names = Names(cell)
         self._stream = self.names.log_stream
+        self._unlimited_until = 0.0
         self.resumptions = 0
         """How often a reader here had to go on from its own last record."""
 
@@ -98,12 +103,17 @@ class EventLog:
         new. An unknown outcome is repeated with the same bytes until there is an
         answer. Raises `AppendConflictError`, `LogFullError`, `LogUnavailableError`
         (certainly not stored), `AppendOutcomeUnknownError` (no answer within
-        ``settings.append_timeout_s``: repeat with the same event).
+        ``settings.append_timeout_s``: repeat with the same event),
+        `InvalidIdentityError` (no event).
         """
         return await self.append_all((Pending(event, expected_revision),))
 
     async def append_all(self, pending: Sequence[Pending]) -> Appended:
         """Append up to 1000 events, all or none, in this order; otherwise `append`."""
+        for item in pending:
+            if not isinstance(item.event, AnyEvent):
+                rule = "one of the events of this version"
+                raise InvalidIdentityError(field="event", value=item.event, rule=rule)
         await self._check_reserve(pending)
         deadline = asyncio.get_running_loop().time() + self._settings.append_timeout_s
         sent = False
@@ -167,21 +177,27 @@ class EventLog:
         return record is not None and record.event.event_id == item.event.event_id
 
     async def _check_reserve(self, pending: Sequence[Pending]) -> None:
-        """Refuse what grows the fleet while there is still room for what frees."""
-        if not any(isinstance(item.event, GROWING) for item in pending):
+        """Refuse all but what frees while there is still room for every farewell.
+
+        That is a share of the limit, or one farewell for each subject if that is
+        more, but at most half of the limit.
+        """
+        now = asyncio.get_running_loop().time()
+        if now < self._unlimited_until or all(_frees(item.event) for item in pending):
             return
-        if self._settings.log_max_bytes <= 0 and self._unlimited:
+        state = await self._broker.state(self._stream)
+        if state.max_bytes <= 0:
+            self._unlimited_until = now + UNLIMITED_FOR_S
             return
-        state = await self.state()
-        self._unlimited = state.max_bytes <= 0
-        if not self._unlimited and state.fill > 1 - self._settings.log_reserve:
+        farewells = (state.subjects + len(pending)) * FAREWELL_BYTES
+        share = int(state.max_bytes * self._settings.log_reserve)
+        reserve = min(max(share, farewells), state.max_bytes // 2)
+        if state.bytes > state.max_bytes - reserve:
             raise LogFullError(
                 stream=self._stream,
                 reason=f"{state.bytes} of {state.max_bytes} bytes are used; the rest "
                 "is kept for deregistrations and expiries",
             )
-
-    _unlimited = False
 
     def _outgoing(self, item: Pending) -> Outgoing:
         return Outgoing(
@@ -287,6 +303,13 @@ class EventLog:
             self.names.relative(message.subject),
             message.payload,
         )
+
+
+def _frees(event: AnyEvent) -> bool:
+    """Whether the event ends something, or takes traffic away."""
+    if isinstance(event, WorkerStatusChanged):
+        return event.status is not Status.READY
+    return isinstance(event, FREEING)
 
 
 def _recorded_at(headers: Mapping[str, str] | None, stored_at: datetime) -> datetime:

@@ -56,7 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_max_bytes: int = -1
     """Limit of the log; -1: none. Near it only what frees is let in."""
     log_reserve: float = 0.1
-    """The share of a limited log that is kept for what frees: leaving, expiry."""
+    """The least share of a limited log that is kept for leaving and expiry."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""

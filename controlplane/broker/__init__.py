@@ -73,6 +73,8 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     """UTC, the broker's clock when it answered."""
     replicas: int = 1
+    subjects: int = 0
+    """How many different subjects its messages have."""
 
 
 class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):

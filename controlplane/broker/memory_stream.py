@@ -74,6 +74,7 @@ class MemoryStream:
             metadata=dict(self.spec.metadata),
             now=self._clock(),
             replicas=self.spec.replicas,
+            subjects=sum(1 for places in self._by_subject.values() if places),
         )
 
     def get(self, sequence: int) -> Message | None:

@@ -126,6 +126,7 @@ def stream_state(answer: Answer) -> StreamState:
         metadata={k: v for k, v in metadata.items() if not k.startswith(_SERVERS_OWN)},
         now=parse_time(answer["ts"]),
         replicas=config.get("num_replicas", 1),
+        subjects=state.get("num_subjects", 0),
     )
 
 

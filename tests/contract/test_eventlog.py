@@ -20,10 +20,12 @@ from controlplane.settings import Settings
 from events import Undecodable, UnknownEvent, WorkerRegistered, encode, subject_of
 from tests.support.fleet_builder import (
     deregistered,
+    draining,
     expired,
     given,
     ready,
     registered,
+    updated,
 )
 from tests.support.lossy import LossyBroker
 from tests.support.servers import unique
@@ -188,19 +190,27 @@ async def test_an_import_keeps_the_time_of_the_first_recording(log, lossy):
     assert record.recorded_at.isoformat() == moment
 
 
-async def test_a_full_log_keeps_room_for_what_frees(lossy):
-    """Registrations are refused first; leaving and expiry still get in."""
-    settings = Settings(log_max_bytes=60_000, log_reserve=0.2)
-    log = await new_log(lossy, settings)
+async def test_a_full_log_keeps_room_for_every_farewell(lossy):
+    """Arrivals and updates are refused; all that are in can leave or be expired."""
+    log = await new_log(lossy, Settings(log_max_bytes=60_000, log_reserve=0.1))
     refusal, last = await append_until_full(log, arriving)
     assert "kept for deregistrations" in str(refusal)
     assert last > 20
-    left = events(registered("w0"), deregistered("w0"))[1]
-    gone = events(registered("w1"), expired("w1"))[1]
-    await log.append(left)
-    await log.append(gone)
-    assert (await log.state()).last_revision == last + 2
-    assert len(await everything(log)) == last + 2
+    for step in (ready("w0"), updated("w0", labels={"zone": "b"})):
+        with pytest.raises(LogFullError):
+            await log.append(events(registered("w0"), step)[1])
+    await log.append(events(registered("w0"), draining("w0"))[1])
+    for number in range(last):
+        end = expired if number % 2 else deregistered
+        await log.append(events(registered(f"w{number}"), end(f"w{number}"))[1])
+    assert len(await everything(log)) == 2 * last + 1
+
+
+async def test_without_a_limit_nothing_is_refused_and_little_is_asked(log, lossy):
+    asked = lossy.asked
+    for number in range(20):
+        await log.append(events(registered(f"w{number}"))[0])
+    assert lossy.asked - asked <= 1
 
 
 async def test_a_really_full_log_loses_nothing_that_it_acknowledged(lossy):

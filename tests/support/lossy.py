@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from controlplane.broker import Broker, Outgoing, Stored
+from controlplane.broker import Broker, Outgoing, Stored, StreamState
 from controlplane.errors import AppendOutcomeUnknownError
 
 
@@ -21,9 +21,15 @@ class LossyBroker:
         self.lose_acks = 0
         self.lose_sends = 0
         self.stores = 0
+        self.asked = 0
+        """How often a stream's state was asked for."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._broker, name)
+
+    async def state(self, stream: str) -> StreamState:
+        self.asked += 1
+        return await self._broker.state(stream)
 
     async def store(self, stream: str, message: Outgoing, **options: Any) -> Stored:
         return await self._deliver(stream, [message], options)
