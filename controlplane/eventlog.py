@@ -12,6 +12,7 @@ import msgspec
 from events import (
     AnyEvent,
     Cell,
+    InvalidIdentityError,
     PortReleased,
     Record,
     Revision,
