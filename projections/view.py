@@ -300,7 +300,7 @@ def derive(state: FleetState, meaning: SetMeaning, worker: Registration) -> Work
         capabilities=worker.capabilities,
         adapters=worker.adapters,
         capacity=worker.capacity,
-        labels=worker.labels,
+        labels=dict(worker.labels),  # a caller's own: it may write into it
         registered_at=worker.registered_at,
     )
 

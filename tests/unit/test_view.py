@@ -5,7 +5,15 @@ import json
 import pytest
 
 from events import Capacity, Role
-from projections import Fleet, PlaneState, WorkerSetKey, fold_all
+from projections import (
+    Fleet,
+    PlaneState,
+    Wanted,
+    WorkerSetKey,
+    candidates,
+    fold_all,
+    pick_in_turn,
+)
 from tests.support.fleet_builder import (
     C1,
     C2,
@@ -263,3 +271,13 @@ def test_the_same_log_is_the_same_text():
     story = given(*STEPS)
     texts = {PlaneState(fold_all(state_after(), story)).fleet.to_json() for _ in "abc"}
     assert len(texts) == 1
+
+
+def test_what_a_caller_writes_into_its_worker_is_nobody_else_s():
+    fleet = fleet_after(registered("w1", labels={"zone": "a"}))
+    fleet.worker(NAMESPACE, "w1").labels["zone"] = "b"
+    found = candidates(fleet, Wanted(MODEL))
+    pick_in_turn(fleet, found, 0).labels["zone"] = "b"
+    fleet.models[MODEL].worker_sets[KEY].workers["w1"].labels["zone"] = "b"
+    assert fleet.state.workers[NAMESPACE, "w1"].labels == {"zone": "a"}
+    assert fleet.worker(NAMESPACE, "w1").labels == {"zone": "a"}
