@@ -127,6 +127,9 @@ def check_address(value: str) -> str:
     blank = any(c.isspace() or not c.isprintable() for c in text)
     if not parts.scheme or not parts.hostname or blank:
         raise InvalidIdentityError(field="address", value=value, rule=rule)
+    if len(parts.hostname.encode()) > HOST_BYTES_MAX:
+        rule = f"a host of at most {HOST_BYTES_MAX} bytes"
+        raise InvalidIdentityError(field="address", value=value, rule=rule)
     return value
 
 

@@ -24,6 +24,7 @@ from events import (
 CELL = "1 to 32 of a-z, 0-9 and -"
 NAMESPACE = "1 to 128 of A-Z, a-z, 0-9, _ and -, beginning with a letter or digit"
 URL = "a URL with scheme and host, as http://10.0.0.7:8000"
+LONG_HOST = "a host of at most 253 bytes"
 TTL = "5 to 3600 seconds"
 NEEDS = "alternatives, each a list of roles, as [['prefill']]"
 ROLES = "one of aggregated, prefill, decode, encode"
@@ -52,6 +53,7 @@ GOOD = [
     (check_model, "m" * 256),
     (check_address, "http://10.0.0.7:8000"),
     (check_address, "grpc://[::1]:8000/v1"),
+    (check_address, f"http://user@{'h' * 253}:8000/{'p' * 500}"),
     (check_labels, {}),
     (check_labels, {"zone": ""}),
     (check_labels, {str(n): "x" * 256 for n in range(64)}),
@@ -89,6 +91,8 @@ BAD = [
     (check_address, "", "address", text(2048)),
     (check_address, "http://" + "h" * 2048, "address", text(2048)),
     (check_address, "10.0.0.7:8000", "address", URL),
+    (check_address, f"http://{'h' * 254}:80/", "address", LONG_HOST),
+    (check_address, f"http://{'ß' * 127}", "address", LONG_HOST),
     (check_address, "http://", "address", URL),
     (check_address, "//host", "address", URL),
     (check_address, "http://h:99999", "address", URL),
