@@ -151,6 +151,7 @@ def streams(names: Names, settings: Settings, replicas: int) -> tuple[StreamSpec
         description="Deltas of the view, numbered within epochs.",
         max_age_s=settings.view_max_age_s,
         max_bytes=settings.view_max_bytes,
+        deny_delete=True,
         allow_atomic=True,
         republish=(names.view, names.live),
         duplicate_window_s=min(120.0, settings.view_max_age_s),

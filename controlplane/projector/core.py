@@ -72,6 +72,7 @@ class Core:
         self._snapshot_time = now - snapshot_age_s
         self._snapshot_bytes = 0
         self._snapshot_due = self._snapshot_running = False
+        self._holes = 0
         self._snapshot_of: tuple[FoldState, Position] | None = None
         self._loss_announced = False
 
@@ -111,6 +112,17 @@ class Core:
         effects += self.line.settle(self.fold.revision)
         return [*effects, *self._go_on(now)]
 
+    def view_misses(self, messages: int, now: float) -> list[Effect]:
+        """So many ``messages`` are gone from amid the view stream.
+
+        Nobody can read over a hole; a snapshot from behind it lets routers pass.
+        """
+        grown, self._holes = messages > self._holes, messages
+        if not grown or not self.leading:
+            return []
+        self._snapshot_due = True
+        return self._go_on(now)
+
     def published(self, last_sequence: int, now: float) -> list[Effect]:
         """The `Publish` in flight is stored, ending at ``last_sequence``."""
         self.line.stored(last_sequence)
@@ -126,6 +138,7 @@ class Core:
         if self.line.outdated:
             return [Resign(OUTDATED)]
         self.leading = self._head_owed = True
+        self._holes = 0
         self.care.act()
         return self.line.look()
 

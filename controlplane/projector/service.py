@@ -280,6 +280,15 @@ class ProjectorService(Lifetime):
         if core is not None and core.fold.revision < end:
             end = await log_end_of(self._log, state)
         self._appearance.compare(end)
+        if core is not None and core.leading:
+            await self._look_for_holes(core)
+
+    async def _look_for_holes(self, core: Core) -> None:
+        view = await self._feed.state()
+        held = view.last_sequence - view.first_sequence + 1
+        effects = core.view_misses(held - view.messages, self._clock.monotonic())
+        if core is self._core and self._hands is not None:
+            self._hands.do(effects)
 
     # ---- the lease -------------------------------------------------------------
     async def _keep_lease(self) -> None:
