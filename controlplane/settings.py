@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import msgspec
 
 from .errors import SettingsError
+
+INT_MAX: Final = 2**63 - 1
+"""The broker keeps its limits in 64 bits."""
+NUMBER_MAX: Final = 1e9
+"""Seconds, above all: the broker counts them in nanoseconds and 64 bits."""
+BEATS_MIN: Final = 2
+STREAM_BYTES_MIN: Final = 1 << 20
+"""Less than the largest message, and a stream could refuse one for good."""
+SHARES: Final = frozenset({"guard_share", "log_reserve"})
+UNLIMITED: Final = frozenset({"log_max_bytes"})
+COUNTS: Final[Mapping[str, tuple[int, int]]] = {
+    "publish_batch_max": (1, 1000),
+    "view_max_bytes": (STREAM_BYTES_MIN, INT_MAX),
+    "reports_max_bytes": (STREAM_BYTES_MIN, INT_MAX),
+}
+"""Least and most of the counts that have bounds of their own."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,18 +79,29 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
-        for field in self.__struct_fields__:
+        for field, default in zip(
+            self.__struct_fields__, self.__struct_defaults__, strict=True
+        ):
             value = getattr(self, field)
-            if field != "log_max_bytes" and not value > 0:
-                raise SettingsError(field=field, value=value, rule="must be above 0")
-        if self.beats_per_ttl < 2:  # noqa: PLR2004 - one lost beat must not kill
-            rule = "at least 2 beats in a lease"
-            raise SettingsError(
-                field="beats_per_ttl", value=self.beats_per_ttl, rule=rule
-            )
-        if not self.guard_share < 1 or not self.log_reserve < 1:
-            value = (self.guard_share, self.log_reserve)
-            rule = "shares are below 1"
-            raise SettingsError(
-                field="guard_share, log_reserve", value=value, rule=rule
-            )
+            rule = _broken_rule(field, value, type(default))
+            if rule is not None:
+                raise SettingsError(field=field, value=value, rule=rule)
+
+
+def _broken_rule(field: str, value: object, kind: type) -> str | None:
+    """The rule that ``value`` breaks as ``field``; None: it will do."""
+    if kind is int:
+        least, most = COUNTS.get(field, (1, INT_MAX))
+        if type(value) is int and (
+            least <= value <= most or (field in UNLIMITED and value == -1)
+        ):
+            return None
+        bounds = f"of at least {least}" if most == INT_MAX else f"{least} to {most}"
+        return f"a whole number {bounds}" + (", or -1" if field in UNLIMITED else "")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "a number"
+    if field in SHARES:
+        return None if 0 < value < 1 else "a share: above 0 and below 1"
+    if field == "beats_per_ttl" and value < BEATS_MIN:
+        return f"at least {BEATS_MIN} beats in a lease: one may be lost"
+    return None if 0 < value <= NUMBER_MAX else f"above 0, at most {NUMBER_MAX:g}"

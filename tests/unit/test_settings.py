@@ -1,8 +1,12 @@
 """What a caller may ask for, and what is refused before anything is sent."""
 
+import math
+
+import msgspec
 import pytest
 
 from controlplane.broker.memory import MemoryBroker, MemoryServer
+from controlplane.errors import SettingsError
 from controlplane.eventlog import EventLog
 from controlplane.settings import Settings
 from controlplane.topology import init
@@ -20,3 +24,56 @@ async def test_what_is_no_event_is_refused_by_name(thing):
     assert (refused.value.field, refused.value.value) == ("event", thing)
     assert (await log.state()).last_revision == 0
     await broker.stop()
+
+
+# ---- numbers -----------------------------------------------------------------------
+FIELDS = {
+    field: type(value) for field, value in msgspec.structs.asdict(Settings()).items()
+}
+COUNTS = sorted(field for field, kind in FIELDS.items() if kind is int)
+NUMBERS = sorted(field for field, kind in FIELDS.items() if kind is float)
+WRONG = [None, "1", True, [], 0, -2, -math.inf, math.nan, math.inf, 10**400]
+
+
+@pytest.mark.parametrize("field", sorted(FIELDS))
+@pytest.mark.parametrize("value", WRONG, ids=[str(value)[:5] for value in WRONG])
+def test_what_is_no_fit_number_is_refused_by_name(field, value):
+    with pytest.raises(SettingsError) as refused:
+        Settings(**{field: value})
+    assert refused.value.field == field
+    assert refused.value.rule in str(refused.value)
+
+
+@pytest.mark.parametrize("field", COUNTS)
+def test_a_count_is_a_whole_number(field):
+    with pytest.raises(SettingsError, match="a whole number"):
+        Settings(**{field: 2_000_000.0})
+
+
+@pytest.mark.parametrize("field", sorted(set(NUMBERS) - {"guard_share", "log_reserve"}))
+def test_a_number_may_be_whole(field):
+    assert getattr(Settings(**{field: 7}), field) == 7
+
+
+@pytest.mark.parametrize(
+    ("field", "last", "first_wrong"),
+    [
+        ("publish_batch_max", 1000, 1001),
+        ("publish_batch_max", 1, 0),
+        ("snapshot_every", 1, 0),
+        ("guard_min", 1, 0),
+        ("view_max_bytes", 1 << 20, (1 << 20) - 1),
+        ("reports_max_bytes", 1 << 20, (1 << 20) - 1),
+        ("log_max_bytes", 1, 0),
+        ("log_max_bytes", -1, -2),
+        ("log_max_bytes", 2**63 - 1, 2**63),
+        ("guard_share", 0.999, 1),
+        ("log_reserve", 0.001, 0.0),
+        ("beats_per_ttl", 2, 1.999),
+    ],
+)
+def test_the_bounds_are_where_they_are_said_to_be(field, last, first_wrong):
+    assert getattr(Settings(**{field: last}), field) == last
+    with pytest.raises(SettingsError) as refused:
+        Settings(**{field: first_wrong})
+    assert (refused.value.field, refused.value.value) == (field, first_wrong)
