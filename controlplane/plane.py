@@ -33,6 +33,7 @@ from .server import EmbeddedServer
 from .settings import Settings
 from .telemetry import RouterMetrics, WorkerMetrics
 from .topology import Names
+from .urls import check_urls
 from .viewfeed import ViewFeed
 from .worker import BeatThread, WorkerHandle, WorkerSpec
 
@@ -243,13 +244,16 @@ def connect(
 
     ``cell``: else ``CP_CELL``, else ``default``. ``creds``: a file of NATS
     credentials, else ``NATS_CREDS``. ``name``: who appends, as the log shows it.
-    Raises `InvalidIdentityError` for what is no cell's name.
+    Raises `SettingsError` for what is no URL of a NATS server, `InvalidIdentityError`
+    for what is no cell's name. An empty variable is as none; an empty argument is not.
     """
-    asked = url or os.environ.get("NATS_URL") or DEFAULT_URL
-    servers = [asked] if isinstance(asked, str) else list(asked)
+    if url is None:
+        url = os.environ.get("NATS_URL") or DEFAULT_URL
+    if cell is None:
+        cell = os.environ.get("CP_CELL") or "default"
     return Plane(
-        [part.strip() for text in servers for part in text.split(",") if part.strip()],
-        cell=check_cell(cell or os.environ.get("CP_CELL") or "default"),
+        check_urls(url),
+        cell=check_cell(cell),
         name=name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}",
         settings=settings or Settings(),
         creds=creds or os.environ.get("NATS_CREDS"),

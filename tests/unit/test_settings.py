@@ -8,6 +8,7 @@ import pytest
 from controlplane.broker.memory import MemoryBroker, MemoryServer
 from controlplane.errors import SettingsError
 from controlplane.eventlog import EventLog
+from controlplane.plane import connect
 from controlplane.settings import Settings
 from controlplane.topology import init
 from events import InvalidIdentityError
@@ -77,3 +78,67 @@ def test_the_bounds_are_where_they_are_said_to_be(field, last, first_wrong):
     with pytest.raises(SettingsError) as refused:
         Settings(**{field: first_wrong})
     assert (refused.value.field, refused.value.value) == (field, first_wrong)
+
+
+# ---- where to connect to -----------------------------------------------------------
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        " , ",
+        [],
+        [""],
+        "http://x",
+        "127.0.0.1:notaport",
+        "nats://127.0.0.1:notaport",
+        "nats://127.0.0.1:99999",
+        "nats://127.0.0.1:0",
+        "nats://",
+        "nats://[::1",
+        "nats://a b",
+        "nats://good:4222,http://bad",
+        ["nats://good:4222", "redis://bad"],
+        4222,
+        [4222],
+        b"nats://x",
+    ],
+)
+def test_what_is_no_broker_s_url_is_refused_at_once(url):
+    with pytest.raises(SettingsError) as refused:
+        connect(url)
+    assert refused.value.field == "url"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("127.0.0.1", "nats://127.0.0.1"),
+        ("nats://[::1]:4222", "nats://[::1]:4222"),
+        ("tls://a:1, b:2", "tls://a:1,nats://b:2"),
+        (["ws://a", "wss://b:443"], "ws://a,wss://b:443"),
+        ("nats://user:secret@a:1", "nats://a:1"),
+    ],
+)
+def test_a_broker_s_url_will_do(url, shown):
+    assert connect(url).url == shown
+
+
+def test_a_refused_url_shows_no_secret():
+    with pytest.raises(SettingsError) as refused:
+        connect("nats://user:secret@host:notaport")
+    assert refused.value.value == "nats://host:notaport"
+    assert "secret" not in str(refused.value)
+
+
+def test_an_empty_cell_is_refused_and_an_empty_variable_is_none(monkeypatch):
+    with pytest.raises(InvalidIdentityError) as refused:
+        connect(cell="")
+    assert refused.value.field == "cell"
+    monkeypatch.setenv("CP_CELL", "")
+    monkeypatch.setenv("NATS_URL", "")
+    assert (connect().cell, connect().url) == ("default", "nats://127.0.0.1:4222")
+    monkeypatch.setenv("CP_CELL", "blue")
+    monkeypatch.setenv("NATS_URL", "gopher://x")
+    assert connect("x").cell == "blue"
+    with pytest.raises(SettingsError):
+        connect()
