@@ -64,6 +64,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     """How long the oldest delta has been waiting for the view stream; 0: none is."""
     log_fill: float
     leader: str
+    fingerprint: str = ""
+    """Identifies the record at ``revision``; empty: not said."""
 
 
 class SnapshotPointer(msgspec.Struct, frozen=True, kw_only=True):

@@ -199,6 +199,7 @@ class Core:
             unpublished_age_s=max(0.0, now - oldest),
             log_fill=0.0,
             leader=self.name,
+            fingerprint=self.fold.fingerprint if level else "",
         )
 
     # ---- snapshots -------------------------------------------------------------
