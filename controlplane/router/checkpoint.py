@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from controlplane.viewfeed import pack_snapshot, unpack_snapshot
-from events import UNREADABLE, Cell
+from events import UNREADABLE, Cell, Revision
 from projections import (
     Anomalies,
     FoldState,
@@ -39,6 +39,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str
     fresh_at: datetime
     """When the replica was last known to be all there is."""
+    fingerprint_at: Revision | None = None
+    """The revision of the snapshot's fingerprint; None: nobody knows."""
 
 
 class CheckpointFile:
@@ -67,6 +69,7 @@ class CheckpointFile:
                 cell=self._cell,
                 checksum=checksum,
                 fresh_at=fresh_at,
+                fingerprint_at=replica.fingerprint_at,
             )
             self._replace(msgspec.json.encode(header) + b"\n" + packed)
 
@@ -90,7 +93,14 @@ class CheckpointFile:
         if header.cell != self._cell:
             reason = f"{self.path} is of cell {header.cell}, not {self._cell}"
             raise SnapshotUnusableError(reason=reason)
-        return from_snapshot(snapshot), header.fresh_at
+        replica = from_snapshot(snapshot)
+        known = header.fingerprint_at
+        replica = msgspec.structs.replace(
+            replica,
+            fingerprint="" if known is None else replica.fingerprint,
+            fingerprint_at=0 if known is None else known,
+        )
+        return replica, header.fresh_at
 
 
 def read_checkpoint_snapshot(path: Path) -> tuple[Snapshot, Header]:

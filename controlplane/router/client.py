@@ -10,8 +10,7 @@ from weakref import WeakSet
 
 from controlplane.broker import Broker, Subscription
 from controlplane.clock import Clock
-from controlplane.errors import SettingsError
-from controlplane.eventlog import EventLog, LogState
+from controlplane.eventlog import EventLog
 from controlplane.logs import get_logger
 from controlplane.presence import Presence
 from controlplane.runtime import Lifetime
@@ -40,13 +39,13 @@ from .movement import Movement, in_time
 from .picker import Picker, PolicyName
 from .replica import Replica
 from .showing import Showing
+from .syncing import Syncing
 from .telling import Teller
 
 _log = get_logger("router")
 AGAIN_AFTER_S: Final = 0.05
 AGAIN_AFTER_S_MAX: Final = 0.5
 TICK_S: Final = 0.1
-SYNC_PAUSE_S: Final = 0.05
 SLICE_S: Final = 0.02
 """So long may a backlog of live messages keep the event loop from others."""
 LIVE_MAX: Final = 8192
@@ -78,7 +77,7 @@ class RouterView(Lifetime):
         self.name = name
         self.tally = PickTally() if metrics is None else metrics.tally
         self._counting = Counting(metrics)
-        self._broker, self._log, self._feed = broker, log, feed
+        self._broker, self._feed = broker, feed
         self._settings, self._clock = settings, clock
         cell = feed.names.cell
         self._keeper: Keeper | None = None
@@ -90,6 +89,7 @@ class RouterView(Lifetime):
         self._showing = Showing(cell, visible)
         self._readers: WeakSet[ChangeReader] = WeakSet()
         self._movement = Movement(broker.url)
+        self._syncing = Syncing(log, self._movement, lambda: self._core)
         self._wanted: asyncio.Queue[CatchUp] = asyncio.Queue(maxsize=1)
         self._picker = Picker(clock, self.tally)
         self._teller = Teller(
@@ -142,21 +142,12 @@ class RouterView(Lifetime):
     async def synced(self, timeout_s: float | None = None) -> None:
         """Wait until the view includes all that was acknowledged before this call.
 
+        What the log lost since does not count: see `Syncing`.
         Raises TimeoutError; `SettingsError` if the broker refuses to say what that is;
         `LogUnavailableError` when the view is stopped meanwhile.
         """
         async with in_time(timeout_s, self._whereabouts):
-            end = await self._log_end()
-            await self._movement.until(lambda: self._includes(end))
-
-    def _includes(self, end: LogState) -> bool:
-        replica = self._core.replica
-        return (
-            replica is not None
-            and self.source == "live"
-            and replica.position.epoch.log_id == end.log_id
-            and replica.revision >= end.last_revision
-        )
+            await self._syncing.synced()
 
     async def wait_for(self, revision: Revision, timeout_s: float | None = 5.0) -> None:
         """Wait until the view includes ``revision``, whoever's.
@@ -169,15 +160,6 @@ class RouterView(Lifetime):
     def _whereabouts(self) -> str:
         away = "" if self._broker.connected else f"; no broker at {self._broker.url}"
         return f"the view is at revision {self.revision} ({self.source}){away}"
-
-    async def _log_end(self) -> LogState:
-        while True:
-            try:
-                return await self._log.state()
-            except SettingsError:
-                raise
-            except ControlPlaneError:
-                await asyncio.sleep(SYNC_PAUSE_S)
 
     # ---- picking ---------------------------------------------------------------
     def pick(

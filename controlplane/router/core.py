@@ -219,8 +219,13 @@ class Core:
             or head.revision <= replica.revision
         ):
             return False
+        known = bool(head.fingerprint)
         self.replica = msgspec.structs.replace(
-            replica, revision=head.revision, anomalies=head.anomalies
+            replica,
+            revision=head.revision,
+            fingerprint=head.fingerprint if known else replica.fingerprint,
+            fingerprint_at=head.revision if known else replica.fingerprint_at,
+            anomalies=head.anomalies,
         )
         return True
 
@@ -309,7 +314,12 @@ class Core:
             or before.revision <= after.revision
         ):
             return after
-        return msgspec.structs.replace(after, revision=before.revision)
+        return msgspec.structs.replace(
+            after,
+            revision=before.revision,
+            fingerprint=before.fingerprint,
+            fingerprint_at=before.fingerprint_at,
+        )
 
     def _drain(self) -> list[Effect]:
         """Take what waited, until something is missing again."""

@@ -26,7 +26,9 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     fleet: FleetState
     revision: Revision
     fingerprint: str
-    """Identifies the record at the position's ``delta_revision``."""
+    """Identifies the record at ``fingerprint_at``; empty: unknown, or there is none."""
+    fingerprint_at: Revision
+    """The last record of which that is known; mostly the one at ``revision``."""
     anomalies: AnomalyCounts
 
     @property
@@ -49,6 +51,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
             raise SequenceGapError(
                 expected=self.position.delta_revision, got=delta.previous_revision
             )
+        is_news = delta.revision >= self.fingerprint_at
         return Replica(
             position=Position(
                 epoch=delta.epoch,
@@ -58,7 +61,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
             ),
             fleet=apply_delta(self.fleet, delta),
             revision=max(delta.revision, self.revision),
-            fingerprint=delta.fingerprint,
+            fingerprint=delta.fingerprint if is_news else self.fingerprint,
+            fingerprint_at=delta.revision if is_news else self.fingerprint_at,
             anomalies=delta.anomalies,
         )
 
@@ -75,6 +79,7 @@ def at_beginning(start: EpochStarted, view_seq: int, fleet: FleetState) -> Repli
         fleet=fleet,
         revision=start.revision,
         fingerprint=start.fingerprint,
+        fingerprint_at=start.revision,
         anomalies=start.anomalies,
     )
 
@@ -97,5 +102,6 @@ def from_snapshot(snapshot: Snapshot) -> Replica:
         fleet=fleet_of(snapshot),
         revision=snapshot.revision,
         fingerprint=snapshot.fingerprint,
+        fingerprint_at=snapshot.revision,
         anomalies=snapshot.anomalies.counts,
     )

@@ -35,6 +35,7 @@ def replica(ordinal: int) -> Replica:
         fleet=state.fleet_state,
         revision=ordinal,
         fingerprint=f"record {ordinal}",
+        fingerprint_at=ordinal,
         anomalies=AnomalyCounts(),
     )
 

@@ -147,6 +147,7 @@ class ViewLine:
             unpublished_age_s=0.0,
             log_fill=0.0,
             leader="p",
+            fingerprint=self.fold.fingerprint,
         )
         return msgspec.structs.replace(said, **fields)
 
@@ -198,6 +199,7 @@ class ViewLine:
             fleet=fold.fleet_state,
             revision=fold.revision,
             fingerprint=fold.fingerprint,
+            fingerprint_at=fold.revision,
             anomalies=fold.anomalies.counts,
         )
         last = self.ordinal if ordinal is None else ordinal

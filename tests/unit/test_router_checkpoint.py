@@ -50,6 +50,21 @@ def test_what_is_written_is_read_again(saved, replica):
     assert saved.read() == (replica, NOW)
 
 
+def test_it_keeps_apart_how_far_it_is_and_which_record_it_knows(saved, replica):
+    """A head may have told of a later revision, but not what stands there."""
+    later = msgspec.structs.replace(replica, revision=9)
+    saved.write(later, NOW)
+    assert saved.read()[0] == later
+    assert later.fingerprint_at < 9
+
+
+def test_a_file_that_does_not_say_which_record_it_knows_knows_none(saved):
+    header, packed = header_of(saved)
+    del header["fingerprint_at"]
+    saved.path.write_bytes(json.dumps(header).encode() + b"\n" + packed)
+    assert saved.read()[0].fingerprint == ""
+
+
 def test_only_its_owner_may_read_it(saved):
     assert stat.S_IMODE(saved.path.stat().st_mode) == 0o600
 
