@@ -215,7 +215,7 @@ class Plane(Lifetime):
         """Wait until routers have ``revision``, in the current epoch.
 
         Returns what came of it within ``timeout_s``; without a live router it is not
-        reached.
+        reached, nor is a revision that the log does not have.
         """
         if routers != "all" and (not isinstance(routers, int) or routers < 1):
             rule = "'all', or a count of at least 1"
@@ -225,7 +225,8 @@ class Plane(Lifetime):
         wanted = None if routers == "all" else routers
         while True:
             seen = await self.routers()
-            result = judge_wait(seen, await self.epoch(), revision, wanted)
+            epoch, end = await self.epoch(), (await self.log.state()).last_revision
+            result = judge_wait(seen, epoch, revision, wanted, log_end=end)
             if result.reached or loop.time() >= deadline:
                 return result
             await asyncio.sleep(min(WAIT_PAUSE_S, max(0.0, deadline - loop.time())))

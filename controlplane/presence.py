@@ -136,18 +136,22 @@ def judge_wait(
     epoch: str | None,
     revision: Revision,
     wanted: int | None,
+    *,
+    log_end: Revision,
 ) -> WaitResult:
     """Whether ``wanted`` routers (None: all) have reached ``revision``.
 
     Only the current ``epoch`` counts. No live router: not reached. With a count,
-    lapsed routers are not waited for.
+    lapsed routers are not waited for. ``log_end``: where the log ended after ``seen``
+    was; a router that stands beyond it stands in lost history.
     """
     everyone = tuple(seen)
     live = [router for router in everyone if router.live]
     reached = {
         router.presence.name
         for router in live
-        if router.presence.epoch == epoch and router.presence.revision >= revision
+        if router.presence.epoch == epoch
+        and revision <= router.presence.revision <= log_end
     }
     missing = tuple(r.presence.name for r in everyone if r.presence.name not in reached)
     if wanted is None:

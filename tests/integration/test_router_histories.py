@@ -3,8 +3,11 @@
 import asyncio
 import shutil
 
+import msgspec
 import pytest
 
+from controlplane.plane import connect
+from controlplane.presence import WaitResult, say_presence
 from controlplane.server import EmbeddedServer
 from controlplane.topology import init
 from tests.support.cells import projected_cell
@@ -91,12 +94,32 @@ async def test_a_head_says_which_record_the_view_ends_with(cell):
     """Also when that changed nothing: a revision alone would not tell histories."""
     async with cell.service(), view_of(cell) as view:
         await append_all(cell.log, [Life("a").registers()])
+        await view.synced(PATIENCE_S)
         end = await append_all(cell.log, [Life("nobody").leaves()])
         await view.synced(PATIENCE_S)
         replica = view._core.replica
         assert replica.position.delta_revision < end
         assert replica.fingerprint_at == end
         assert replica.fingerprint == (await cell.log.at(end)).fingerprint
+
+
+async def test_nobody_has_reached_a_revision_that_the_log_does_not_have(cell, broker):
+    """A router of lost history says so, in an epoch that nobody ended yet."""
+    async with (
+        cell.service(),
+        view_of(cell, announce=False) as view,
+        connect(broker.url, cell=cell.cell) as plane,
+    ):
+        end = await append_all(cell.log, [Life("a").registers()])
+        await view.synced(PATIENCE_S)
+        await plane.connected()
+        lost = msgspec.structs.replace(view.presence, revision=end + 5)
+        await say_presence(broker, cell.names, lost)
+        for revision in (end, end + 1, end + 5):
+            result = await plane.wait(revision, timeout_s=0.1)
+            assert result == WaitResult(reached=False, missing=(view.name,))
+        await say_presence(broker, cell.names, view.presence)
+        assert (await plane.wait(end, timeout_s=PATIENCE_S)).reached
 
 
 # ---- an older copy of the store ----------------------------------------------------

@@ -62,12 +62,23 @@ def seen(name="r1", *, live=True, **fields):
     ],
 )
 def test_waiting_for_routers(who, wanted, reached, missing):
-    result = judge_wait(who, EPOCH, 10, wanted)
+    result = judge_wait(who, EPOCH, 10, wanted, log_end=10)
     assert (result.reached, result.missing) == (reached, missing)
 
 
 def test_without_an_epoch_nobody_has_reached_anything():
-    assert not judge_wait([seen()], None, 10, None).reached
+    assert not judge_wait([seen()], None, 10, None, log_end=10).reached
+
+
+@pytest.mark.parametrize("revision", [8, 10])
+def test_a_router_beyond_the_log_s_end_has_reached_nothing(revision):
+    """It stands in history that the log lost, whether the revision is there or not."""
+    result = judge_wait(
+        [seen("a"), seen("b", revision=9)], EPOCH, revision, 1, log_end=9
+    )
+    assert result.reached == (revision == 8)
+    assert "a" in result.missing
+    assert not judge_wait([seen("a")], EPOCH, revision, None, log_end=9).reached
 
 
 class MovedClock:
