@@ -63,14 +63,18 @@ _DECODER: Final = msgspec.json.Decoder(Presence)
 _REPORT: Final = msgspec.json.Decoder(RouterReport)
 
 
-async def say_presence(broker: Broker, names: Names, presence: Presence) -> None:
-    """Store ``presence`` as the router's entry."""
-    await _store(broker, names, presence.name, msgspec.json.encode(presence))
+async def say_presence(broker: Broker, names: Names, presence: Presence) -> int:
+    """Store ``presence`` as the router's entry; at which sequence."""
+    payload = msgspec.json.encode(presence)
+    return await _store(broker, names, presence.name, payload)
 
 
-async def say_goodbye(broker: Broker, names: Names, name: str) -> None:
-    """Empty the router's entry: it left by itself."""
-    await _store(broker, names, name, b"")
+async def say_goodbye(broker: Broker, names: Names, name: str, said: int) -> None:
+    """Empty the router's entry, which it stored at ``said``: it left by itself.
+
+    Raises `AppendConflictError` when another of that name spoke since: it is there.
+    """
+    await _store(broker, names, name, b"", expected=said)
 
 
 async def say_report(broker: Broker, names: Names, report: RouterReport) -> None:
@@ -94,10 +98,21 @@ async def reports(
     return tuple(found)
 
 
-async def _store(broker: Broker, names: Names, name: str, payload: bytes) -> None:
+async def _store(
+    broker: Broker,
+    names: Names,
+    name: str,
+    payload: bytes,
+    expected: int | None = None,
+) -> int:
     bucket = names.presence_bucket
-    message = Outgoing(subject=names.entry(bucket, name), payload=payload)
-    await broker.store(f"KV_{bucket}", message, timeout_s=2.0)
+    message = Outgoing(
+        subject=names.entry(bucket, name),
+        payload=payload,
+        expect_subject_sequence=expected,
+    )
+    stored = await broker.store(f"KV_{bucket}", message, timeout_s=2.0)
+    return stored.sequence
 
 
 async def routers(

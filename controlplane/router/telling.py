@@ -9,11 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from controlplane.broker import Broker
 from controlplane.clock import Clock
-from controlplane.errors import AppendOutcomeUnknownError, LogUnavailableError
+from controlplane.errors import (
+    AppendConflictError,
+    AppendOutcomeUnknownError,
+    LogUnavailableError,
+)
 from controlplane.logs import get_logger
 from controlplane.presence import (
     Presence,
@@ -56,6 +61,9 @@ class Teller:
         self._presence, self._ejected = presence, ejected
         self._waiting: deque[RouterReport] = deque(maxlen=REPORTS_WAITING_MAX)
         self._report_due = asyncio.Event()
+        self._said: int | None = None
+        """Where one's last presence is stored; None: none is, as far as is known."""
+        self._saying: asyncio.Task[None] | None = None
 
     def start(
         self,
@@ -75,16 +83,22 @@ class Teller:
         """Say where the router stands: when it ``moved``, and every ``every_s``."""
         while True:
             movement = moved()
-            try:
-                await say_presence(self._broker, self._names, self._presence())
-            except ControlPlaneError as error:
-                _log.debug("presence not stored", reason=str(error))
+            self._saying = asyncio.create_task(self._say())
+            await asyncio.shield(self._saying)
             await asyncio.sleep(PRESENCE_PAUSE_S)
             try:
                 async with asyncio.timeout(max(0.0, every_s - PRESENCE_PAUSE_S)):
                     await movement.wait()
             except TimeoutError:
                 continue
+
+    async def _say(self) -> None:
+        """Once begun it is finished: a goodbye must know where it was stored."""
+        try:
+            presence = self._presence()
+            self._said = await say_presence(self._broker, self._names, presence)
+        except ControlPlaneError as error:
+            _log.debug("presence not stored", reason=str(error))
 
     # ---- reports ---------------------------------------------------------------
     def report(self, reason: str) -> None:
@@ -133,8 +147,18 @@ class Teller:
             return
         try:
             async with asyncio.timeout(GOODBYE_S_MAX):
-                await say_goodbye(self._broker, self._names, self._presence().name)
+                await self._leave()
                 self.report("stopped")
                 await self._send()
         except (ControlPlaneError, TimeoutError):
             return
+
+    async def _leave(self) -> None:
+        """Empty one's entry, unless another router of the same name spoke since."""
+        if self._saying is not None:
+            await self._saying
+        said, self._said = self._said, None
+        if said is None:
+            return
+        with suppress(AppendConflictError):
+            await say_goodbye(self._broker, self._names, self._presence().name, said)

@@ -8,6 +8,7 @@ import pytest
 from controlplane.broker import Outgoing
 from controlplane.broker.memory import MemoryBroker
 from controlplane.broker.memory_server import MemoryServer
+from controlplane.errors import AppendConflictError
 from controlplane.presence import (
     Presence,
     RouterReport,
@@ -122,15 +123,23 @@ async def test_a_router_is_live_then_missing_then_absent(broker, clock):
 
 
 async def test_a_router_that_says_goodbye_is_absent_at_once(broker):
-    await say_presence(broker, NAMES, presence("a"))
+    said = await say_presence(broker, NAMES, presence("a"))
     await say_presence(broker, NAMES, presence("b"))
-    await say_goodbye(broker, NAMES, "a")
+    await say_goodbye(broker, NAMES, "a", said)
     assert await present(broker) == {"b": True}
 
 
-async def test_a_router_that_comes_back_is_live_again(broker, clock):
+async def test_a_goodbye_is_only_for_what_one_said_oneself(broker):
+    said = await say_presence(broker, NAMES, presence("a"))
     await say_presence(broker, NAMES, presence("a"))
-    await say_goodbye(broker, NAMES, "a")
+    with pytest.raises(AppendConflictError):
+        await say_goodbye(broker, NAMES, "a", said)
+    assert await present(broker) == {"a": True}
+
+
+async def test_a_router_that_comes_back_is_live_again(broker, clock):
+    said = await say_presence(broker, NAMES, presence("a"))
+    await say_goodbye(broker, NAMES, "a", said)
     clock.now += timedelta(seconds=1)
     await say_presence(broker, NAMES, presence("a"))
     assert await present(broker) == {"a": True}

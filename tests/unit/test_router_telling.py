@@ -118,6 +118,40 @@ async def test_a_passer_by_says_nothing(server, broker):
     assert await routers(broker, NAMES, Settings()) == ()
 
 
+async def is_present(broker):
+    return [r.live for r in await routers(broker, NAMES, Settings())] == [True]
+
+
+async def test_the_goodbye_of_one_leaves_another_of_its_name_alone(broker):
+    """Two with one name: whoever spoke last is there."""
+    one, other = teller_of(broker), teller_of(broker)
+    await one._say()
+    await other._say()
+    await one.goodbye()
+    assert await is_present(broker)
+    await other.goodbye()
+    assert not await routers(broker, NAMES, Settings())
+    assert await told(broker) == ["stopped", "stopped"]
+
+
+async def test_a_goodbye_knows_the_presence_that_was_on_its_way(server, broker):
+    """Stopped while it speaks, a router is not taken for one that is missing."""
+    for turns in range(20):
+        teller = teller_of(broker)
+        async with Speaking(teller):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        await teller.goodbye()
+        assert await routers(broker, NAMES, Settings()) == ()
+
+
+async def test_who_never_said_anything_takes_nobody_s_leave(broker):
+    async with Speaking(teller_of(broker)):
+        await eventually(lambda: is_present(broker), 2)
+        await teller_of(broker).goodbye()
+        assert await is_present(broker)
+
+
 async def test_a_goodbye_without_a_broker_takes_no_longer_than_it_may(server, broker):
     server.disconnect(broker)
     async with asyncio.timeout(2):
