@@ -56,9 +56,9 @@ class ChangeReader:
     async def read(self) -> AsyncIterator[Change]:
         """Yield changes as they come; of one moment, removals first.
 
-        It ends when the view has ended.
+        It ends when the view has ended, at once if it does not run.
         """
-        while True:
+        while not self._ended():
             await self._moved.wait()
             if self._ended():
                 return

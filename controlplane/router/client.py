@@ -144,7 +144,7 @@ class RouterView(Lifetime):
 
         What the log lost since does not count: see `Syncing`.
         Raises TimeoutError; `SettingsError` if the broker refuses to say what that is;
-        `LogUnavailableError` when the view is stopped meanwhile.
+        `LogUnavailableError` when the view does not run.
         """
         async with in_time(timeout_s, self._whereabouts):
             await self._syncing.synced()
@@ -152,7 +152,7 @@ class RouterView(Lifetime):
     async def wait_for(self, revision: Revision, timeout_s: float | None = 5.0) -> None:
         """Wait until the view includes ``revision``, whoever's.
 
-        Raises TimeoutError; `LogUnavailableError` when the view is stopped meanwhile.
+        Raises TimeoutError; `LogUnavailableError` when the view does not run.
         """
         async with in_time(timeout_s, self._whereabouts):
             await self._movement.until(lambda: self._core.revision >= revision)
@@ -211,7 +211,7 @@ class RouterView(Lifetime):
         """What changes for workers from now on, coalesced per worker, for ever.
 
         ``initial``: begin with an ``added`` for each worker that is there. It ends
-        when the view is stopped.
+        when the view is stopped, at once if it does not run.
         """
         fleet = self.fleet
         seen = self._showing.empty if initial else fleet
@@ -234,7 +234,7 @@ class RouterView(Lifetime):
         heads = await self._feed.subscribe_heads()
         stop_listening = self._broker.on_connection(self._connection_changed)
         try:
-            self._begin()
+            self._serve_checkpoint()
             tasks.create_task(self._follow_live(live))
             tasks.create_task(self._follow_heads(heads))
             tasks.create_task(self._catch_up_when_wanted())
@@ -251,7 +251,7 @@ class RouterView(Lifetime):
             await live.close()
             await heads.close()
 
-    def _begin(self) -> None:
+    def _serve_checkpoint(self) -> None:
         checkpoint = None if self._keeper is None else self._keeper.load()
         self._do(self._core.begin(checkpoint, self._clock.monotonic()))
 

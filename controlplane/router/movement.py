@@ -13,11 +13,12 @@ class Movement:
     """Wakes those who wait each time that the view moves, and when it ends."""
 
     def __init__(self, url: str) -> None:
-        """Nothing has moved yet; errors name ``url``."""
+        """Nothing runs yet, nor has moved; errors name ``url``."""
         self._url = url
         self.next = asyncio.Event()
         """Set at the next movement, and then another takes its place."""
-        self.ended = False
+        self.ended = True
+        """It runs no more, or not yet."""
         self.failure: BaseException | None = None
         """What ended it, if that was not a stop."""
 
@@ -39,10 +40,11 @@ class Movement:
         """Wait until ``condition`` holds. Raises `LogUnavailableError` at the end."""
         while not condition():
             if self.ended:
-                why = "stopped" if self.failure is None else f"ended: {self.failure!r}"
+                failure = self.failure
+                why = "not running" if failure is None else f"ended: {failure!r}"
                 doing = "waiting for the view"
                 raise LogUnavailableError(
-                    url=self._url, doing=doing, reason=f"the view was {why}"
+                    url=self._url, doing=doing, reason=f"the view is {why}"
                 )
             await self.next.wait()
 

@@ -137,6 +137,23 @@ async def test_waiting_ends_with_the_view(projected):
     ]
 
 
+async def test_a_view_that_does_not_run_has_no_changes_and_waits_for_nothing(projected):
+    view = view_of(projected)
+    await _ends_at_once(view)
+    end = await append_all(projected.log, [Life("w1").registers()])
+    async with view:
+        await view.wait_for(end)
+    await _ends_at_once(view)
+
+
+async def _ends_at_once(view):
+    async with asyncio.timeout(2):
+        for initial in (True, False):
+            assert [each async for each in view.changes(initial=initial)] == []
+        with pytest.raises(LogUnavailableError, match="not running"):
+            await view.wait_for(99, None)
+
+
 class BrokenFeed(ViewFeed):
     """A view feed with a bug of ours in it."""
 

@@ -33,6 +33,7 @@ class Cell:
         self.log = EventLog(broker, "default", Settings())
         self.stream = self.log.names.log_stream
         self.movement = Movement("memory")
+        self.movement.begin()
         self.syncing = Syncing(self.log, self.movement, lambda: self.shell.core)
 
     async def append(self, count=1):
