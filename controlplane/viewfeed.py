@@ -36,6 +36,8 @@ else:
 CHUNK_BYTES: Final = 512 * 1024
 CHUNKS_AT_ONCE: Final = 8
 ZSTD_LEVEL: Final = 3
+UNPACKED_BYTES_MAX: Final = 512 << 20
+"""Far beyond any fleet; a few forged kilobytes could unpack to much more."""
 SEQUENCE_DIGITS_MAX: Final = 20
 SEQUENCE_HEADER: Final = "Nats-Sequence"
 """Where a republished message says at which sequence it is stored."""
@@ -292,10 +294,16 @@ def unpack_snapshot(packed: bytes, checksum: str) -> Snapshot:
     """The snapshot in compressed bytes. Raises `SnapshotUnusableError`."""
     if _checksum(packed) != checksum:
         raise SnapshotUnusableError(reason="its checksum differs")
+    decompressor = zstd.ZstdDecompressor()
     try:
-        payload = zstd.decompress(packed)
+        payload = decompressor.decompress(packed, max_length=UNPACKED_BYTES_MAX + 1)
     except zstd.ZstdError as error:
         raise SnapshotUnusableError(reason=f"damaged: {error}") from error
+    if len(payload) > UNPACKED_BYTES_MAX:
+        reason = f"it unpacks to more than {UNPACKED_BYTES_MAX} bytes"
+        raise SnapshotUnusableError(reason=reason)
+    if not decompressor.eof or decompressor.unused_data:
+        raise SnapshotUnusableError(reason="damaged: it is not one whole frame")
     return decode_snapshot(payload)
 
 

@@ -8,6 +8,7 @@ It names workers and their addresses, so only its owner may read it.
 from __future__ import annotations
 
 import os
+import stat
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
@@ -15,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from controlplane.errors import SettingsError
 from controlplane.viewfeed import pack_snapshot, unpack_snapshot
 from events import UNREADABLE, Cell, Revision
 from projections import (
@@ -47,9 +49,24 @@ class CheckpointFile:
     """The file of one router of ``cell`` at ``path``. Any thread may write it."""
 
     def __init__(self, path: Path, cell: Cell) -> None:
-        """Nothing is read or written yet."""
-        self.path, self._cell = path, cell
+        """Nothing is read or written yet; a link is followed now, once for all.
+
+        Raises `SettingsError` for what cannot be a file.
+        """
+        self.path, self._cell = _followed(path), cell
+        self.check()
         self._lock = Lock()
+
+    def check(self) -> None:
+        """Raise `SettingsError` if there is something else than a file."""
+        try:
+            mode = self.path.stat().st_mode
+        except (FileNotFoundError, PermissionError):
+            return  # there may be a file later; until then, each use says so
+        except (OSError, ValueError) as error:
+            raise _no_file(self.path, str(error)) from error
+        if not stat.S_ISREG(mode):
+            raise _no_file(self.path, "there is something else")
 
     def write(self, replica: Replica, fresh_at: datetime) -> None:
         """Save ``replica``, known to be all there was at ``fresh_at``.
@@ -78,11 +95,15 @@ class CheckpointFile:
         beside = self.path.with_name(f".{self.path.name}.new")
         beside.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with open(os.open(beside, flags, MODE), "wb") as file:  # noqa: PTH123 - a mode
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self.path)
+        try:
+            with open(os.open(beside, flags, MODE), "wb") as file:  # noqa: PTH123 - a mode
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self.path)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
 
     def read(self) -> tuple[Replica, datetime]:
         """The replica saved there, and when it was last known to be all there is.
@@ -101,6 +122,19 @@ class CheckpointFile:
             fingerprint_at=0 if known is None else known,
         )
         return replica, header.fresh_at
+
+
+def _followed(path: Path) -> Path:
+    """Where ``path`` leads. Replacing a link would leave what it leads to behind."""
+    try:
+        return path.resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _no_file(path, str(error)) from error
+
+
+def _no_file(path: Path, why: str) -> SettingsError:
+    rule = f"a file, or the name of one to be ({why})"
+    return SettingsError(field="checkpoint", value=str(path), rule=rule)
 
 
 def read_checkpoint_snapshot(path: Path) -> tuple[Snapshot, Header]:

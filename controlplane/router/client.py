@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 from controlplane.broker import Broker, Subscription
 from controlplane.clock import Clock
+from controlplane.errors import SettingsError
 from controlplane.eventlog import EventLog
 from controlplane.logs import get_logger
 from controlplane.presence import Presence
@@ -72,8 +73,13 @@ class RouterView(Lifetime):
         """Follow the view as router ``name``; show the ``visible`` namespaces.
 
         Without ``announce`` no other knows of it: nobody waits for a passer-by.
+        Raises `SettingsError` for a ``checkpoint`` that can be no file, and a
+        ``max_stale_s`` that nothing can keep.
         """
         super().__init__()
+        if max_stale_s is not None and not max_stale_s > 0:
+            rule = "more than 0 seconds"
+            raise SettingsError(field="max_stale_s", value=max_stale_s, rule=rule)
         self.name = name
         self.tally = PickTally() if metrics is None else metrics.tally
         self._counting = Counting(metrics)

@@ -32,13 +32,20 @@ class Keeper:
         confirmed: Callable[[], tuple[Replica, float] | None],
         saved: Callable[[], None],
     ) -> None:
-        """Keep the checkpoint at ``path``; ``saved`` is called after each write."""
+        """Keep the checkpoint at ``path``; ``saved`` is called after each write.
+
+        Raises `SettingsError` if that can be no file.
+        """
         self._file, self._clock = CheckpointFile(path, cell), clock
         self._confirmed, self._told = confirmed, saved
         self._last: tuple[Replica, float] | None = None
 
     def load(self) -> tuple[Replica, float] | None:
-        """What is there to begin with, and its age; None: nothing that can be used."""
+        """What is there to begin with, and its age; None: nothing that can be used.
+
+        Raises `SettingsError` if there is something else than a file.
+        """
+        self._file.check()
         try:
             replica, fresh_at = self._file.read()
         except SnapshotUnusableError as error:

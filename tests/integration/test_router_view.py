@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from controlplane.errors import LogUnavailableError
+from controlplane.errors import LogUnavailableError, SettingsError
 from controlplane.namespaces import NamespaceFilter
 from controlplane.presence import reports
 from controlplane.router import client as router_client
@@ -152,6 +152,22 @@ async def _ends_at_once(view):
             assert [each async for each in view.changes(initial=initial)] == []
         with pytest.raises(LogUnavailableError, match="not running"):
             await view.wait_for(99, None)
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
+async def test_what_no_view_can_keep_is_refused_at_once(cell, tmp_path, seconds):
+    with pytest.raises(SettingsError) as caught:
+        view_of(cell, max_stale_s=seconds)
+    assert caught.value.field == "max_stale_s"
+    with pytest.raises(SettingsError) as caught:
+        view_of(cell, checkpoint=tmp_path)
+    assert caught.value.field == "checkpoint"
+    place = tmp_path / "view"
+    view = view_of(cell, checkpoint=place)
+    place.mkdir()
+    with pytest.raises(SettingsError):
+        await view.start()
+    assert list(tmp_path.rglob("*")) == [place]
 
 
 class BrokenFeed(ViewFeed):

@@ -1,13 +1,17 @@
 """A checkpoint file is whole or not used, whatever happened to it."""
 
 import json
+import os
 import stat
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Thread
 
 import msgspec
 import pytest
 
+from controlplane import viewfeed
+from controlplane.errors import SettingsError
 from controlplane.router.checkpoint import CheckpointFile
 from projections import SnapshotUnusableError
 from tests.support.fleet_builder import given, registered, weighted
@@ -136,6 +140,80 @@ def test_a_fleet_that_is_not_what_its_digest_says_is_not_used(saved, replica):
     fleet = msgspec.structs.replace(replica.fleet, total=replica.fleet.total + 1)
     saved.write(msgspec.structs.replace(replica, fleet=fleet), NOW)
     assert refused(saved).startswith("its digest is")
+
+
+# ---- what is no file ---------------------------------------------------------------
+def no_file(path):
+    with pytest.raises(SettingsError) as caught:
+        CheckpointFile(path, "default")
+    assert caught.value.field == "checkpoint"
+
+
+def test_a_directory_is_refused_before_anything_is_written(tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    no_file(place)
+    assert list(tmp_path.rglob("*")) == [place]
+
+
+def test_what_else_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "file").touch()
+    for name in ("pipe", "loop", "link", "file/below", "a\0b", "x" * 300):
+        no_file(tmp_path / name)
+    no_file(Path("/dev/null"))
+
+
+def test_a_directory_that_came_later_is_refused_and_nothing_left_beside(
+    tmp_path, replica
+):
+    file = CheckpointFile(tmp_path / "view", "default")
+    file.path.mkdir()
+    with pytest.raises(SettingsError):
+        file.check()
+    with pytest.raises(OSError, match="directory"):
+        file.write(replica, NOW)
+    assert list(tmp_path.iterdir()) == [file.path]
+
+
+def test_a_link_is_followed_once_and_stays(tmp_path, replica):
+    """Also one that leads to nothing yet: what it leads to is the file."""
+    target, link = tmp_path / "far" / "view", tmp_path / "link"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    file = CheckpointFile(link, "default")
+    file.write(replica, NOW)
+    assert link.is_symlink()
+    assert target.is_file()
+    assert CheckpointFile(link, "default").read() == (replica, NOW)
+    link.unlink()
+    file.write(replica, NOW)
+    assert not link.exists()
+
+
+def test_what_unpacks_to_too_much_is_not_used(saved, monkeypatch):
+    """A few kilobytes may say that they are gigabytes, or not say it."""
+    monkeypatch.setattr(viewfeed, "UNPACKED_BYTES_MAX", 1 << 20)
+    for size in (1 << 20, (1 << 20) + 1, 1 << 26):
+        packer = viewfeed.zstd.ZstdCompressor()
+        bomb = packer.compress(bytes(size)) + packer.flush()
+        header, _ = header_of(saved)
+        header["checksum"] = viewfeed._checksum(bomb)
+        saved.path.write_bytes(json.dumps(header).encode() + b"\n" + bomb)
+        said = "unpacks to more" if size > 1 << 20 else "damaged"
+        assert said in refused(saved)
+
+
+def test_a_snapshot_is_one_whole_frame():
+    line = ViewLine()
+    line.publish(given(registered("a")))
+    line.take_snapshot()
+    packed, _ = viewfeed.pack_snapshot(line.snapshot)
+    for other in (packed + packed, packed[:-1], b""):
+        with pytest.raises(SnapshotUnusableError, match="not one whole frame"):
+            viewfeed.unpack_snapshot(other, viewfeed._checksum(other))
 
 
 def test_a_directory_that_is_not_there_is_an_error_of_the_disk(tmp_path, replica):
