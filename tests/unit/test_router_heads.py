@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from controlplane.router.core import Moved
+from controlplane.router.core import CatchUp, Moved
 from projections import WorkerPut, apply
 from tests.support.fleet_builder import claimed, given, registered
 from tests.support.view_line import Shell, ViewLine, begun
@@ -27,6 +27,24 @@ def test_a_level_heads_revision_is_ones_own():
     shell.head()
     assert shell.core.revision == 4
     assert shell.moves[-1] == Moved(())
+
+
+def test_catching_up_to_ones_own_place_keeps_the_revision_that_a_head_told():
+    """A snapshot of the same fleet, taken before what changed nothing in it."""
+    line = line_of()
+    line.take_snapshot()
+    shell = begun(line=line)
+    three = given(*(registered(f"w{n}") for n in range(3)))
+    line.publish(three.then(claimed("w0", 20000)))
+    shell.head()
+    known = shell.core.replica
+    assert known.revision == known.fingerprint_at == 4
+    shell.wanted = CatchUp("gap", anew=True)
+    assert shell.catch_up()
+    assert shell.core.replica == known
+    shell.wanted = CatchUp("divergence", anew=True)
+    assert shell.catch_up()
+    assert shell.core.revision == 3
 
 
 def test_a_later_head_with_a_lower_revision_is_ignored():

@@ -17,7 +17,7 @@ from controlplane.router.syncing import Syncing
 from controlplane.settings import Settings
 from controlplane.topology import init
 from tests.support.routers import Life
-from tests.support.view_line import ViewLine, begun
+from tests.support.view_line import Shell, ViewLine, begun
 
 SOON_S = 2.0
 """For what needs no waiting at all."""
@@ -151,6 +151,20 @@ async def test_lost_records_that_only_a_head_told_of_are_lost_too(cell):
     cell.lose_after(5)
     await cell.append()
     await cell.is_not_level()
+
+
+async def test_a_checkpoint_is_not_synced_though_it_is_level(cell):
+    """Nobody has confirmed it: the epoch that it is of may have ended."""
+    replica = cell.shell.core.replica
+    cell.shell = Shell(cell.shell.line)
+    cell.shell.begin(replica)
+    assert cell.shell.core.source == "checkpoint"
+    assert cell.shell.core.revision == (await cell.log.state()).last_revision
+    await cell.is_not_level()
+    waiting = asyncio.ensure_future(cell.is_level())
+    cell.shell.settle()
+    cell.movement.wake()
+    await waiting
 
 
 async def test_a_purged_record_is_no_lost_one(cell):
