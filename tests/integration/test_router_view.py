@@ -289,7 +289,8 @@ async def test_a_slow_reader_ends_where_a_fast_one_does(
         await view.synced(PATIENCE_S)
 
         def is_level():
-            return seen == {w: view.fleet.worker("prod", w) for w in seen}
+            fleet = view.fleet
+            return seen == {w: fleet.worker("prod", w) for _, w in fleet.state.workers}
 
         while not is_level():
             async with asyncio.timeout(PATIENCE_S):
