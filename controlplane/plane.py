@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
 from prometheus_client import CollectorRegistry
 
@@ -55,7 +55,8 @@ class Plane(Lifetime):
     """A connection to a cell. Starting returns at once and connects for ever.
 
     Calls that need the broker raise `LogUnavailableError` after
-    ``settings.connect_timeout_s``.
+    ``settings.connect_timeout_s``. Started again after a stop it has a new connection:
+    workers and views made before the stop are to be made anew.
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class Plane(Lifetime):
         self._clock = SystemClock()
         self._worker_metrics = WorkerMetrics(self.registry)
         self._router_metrics: RouterMetrics | None = None
-        self._contact_lost = False
         self._wire(servers)
 
     def _wire(self, servers: Sequence[str]) -> None:
         """Put the rooms over a connection to ``servers``, which is not open yet."""
         self._servers = tuple(servers)
+        self._contact_lost = False
         self.broker = self._connection(self.name)
         self.log = PlaneLog(self.broker, self.cell, self.settings)
         self.feed = ViewFeed(self.broker, self.cell)
@@ -126,6 +127,7 @@ class Plane(Lifetime):
     async def _close(self) -> None:
         await self._beats.stop()
         await self.broker.stop()
+        self._wire(self._servers)  # a connection that was stopped stays so
 
     async def connected(self) -> None:
         """Wait for the broker.
@@ -336,18 +338,13 @@ class LocalPlane(Plane):
             settings=settings or Settings(),
         )
 
-    async def start(self) -> Self:
+    async def _enter(self) -> None:
         """Start server, cell and projector."""
         await self.server.start()
-        try:
-            self._wire((self.server.url,))
-            await super().start()
-            await self.init()
-            self.projector = await Projector(self, http=False).start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
+        self._wire((self.server.url,))
+        await super()._enter()
+        await self.init()
+        self.projector = await Projector(self, http=False).start()
 
     async def _stop(self) -> None:
         """Stop projector, connection and server."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from controlplane.beats import Beat, WireNotice, decode_notice
 from controlplane.broker import Broker, Subscription
@@ -103,6 +103,7 @@ class WorkerHandle(Lifetime, Speaking):
         self._names: Final = log.names
         self._core = WorkerCore(self._spec, new_uuid7())
         self._job: Job | None = None
+        self._doing: Job | None = None
         self._news: Final = asyncio.Event()
         self._beating = False
         self._announced: tuple[Incarnation, str, Revision] | None = None
@@ -157,20 +158,23 @@ class WorkerHandle(Lifetime, Speaking):
         return self._error
 
     # ---- lifetime --------------------------------------------------------------
-    async def start(self) -> Self:
+    async def _enter(self) -> None:
         """Enter: register and begin to beat."""
-        if self._runner is None:
-            self._core = WorkerCore(self._spec, new_uuid7())
-            self._job, self._error = None, None
-            self._failed.clear()
-            self.drain_requested.clear()
-            self._notices.open()
-        return await super().start()
+        self._core = WorkerCore(self._spec, new_uuid7())
+        self._job, self._doing, self._error = None, None, None
+        self._failed.clear()
+        self.drain_requested.clear()
+        self._notices.open()
+        await super()._enter()
+
+    @property
+    def _reason_of_end(self) -> BaseException:
+        return self._error or super()._reason_of_end
 
     async def _stop(self) -> None:
         """Leave: deregister, fall silent, tidy up; within 5 s."""
         runner = self._runner
-        if runner is not None and not runner.done():
+        if runner is not None and not runner.done() and self._told:
             self._feed(Leave())
             await asyncio.wait({runner}, timeout=LEAVE_S)
             if not runner.done():
@@ -179,6 +183,11 @@ class WorkerHandle(Lifetime, Speaking):
         await super()._stop()
         self._settle()
         self._notices.close()
+
+    @property
+    def _told(self) -> bool:
+        """Whether the log has this life, or may have it soon."""
+        return bool(self._core.registered) or isinstance(self._doing, Append)
 
     async def _run(self, tasks: asyncio.TaskGroup) -> None:
         subject = self._names.notice(self.namespace, self.worker_id)
@@ -198,8 +207,10 @@ class WorkerHandle(Lifetime, Speaking):
         while not self._core.ended:
             await self._news.wait()
             self._news.clear()
-            job, self._job = self._job, None
-            if job is not None and (answer := await self._perform(job)) is not None:
+            self._doing, self._job = self._job, None
+            if self._doing is None:
+                continue
+            if (answer := await self._perform(self._doing)) is not None:
                 self._feed(answer)
         if self._error is not None and not self._ready.is_set():
             raise self._error
@@ -320,7 +331,7 @@ class WorkerHandle(Lifetime, Speaking):
 
     @property
     def _over(self) -> bool:
-        return self._core.ended or self._runner is None or self._runner.done()
+        return self._core.ended or super()._over
 
     @property
     def _lost(self) -> ControlPlaneError:
