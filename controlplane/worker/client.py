@@ -10,7 +10,12 @@ from typing import Any, Final
 from controlplane.beats import Beat, WireNotice, decode_notice
 from controlplane.broker import Broker, Subscription
 from controlplane.clock import Clock
-from controlplane.errors import LeaseLostError, LogUnavailableError, SettingsError
+from controlplane.errors import (
+    AppendOutcomeUnknownError,
+    LeaseLostError,
+    LogUnavailableError,
+    SettingsError,
+)
 from controlplane.eventlog import EventLog
 from controlplane.identifiers import new_uuid7
 from controlplane.logs import get_logger
@@ -29,6 +34,7 @@ from events import (
 from .beat import BeatThread
 from .core import WorkerCore
 from .inbox import Answers, Notice, NoticeBox
+from .patience import Patience
 from .performing import Performer
 from .signals import (
     Append,
@@ -96,7 +102,7 @@ class WorkerHandle(Lifetime, Speaking):
             )
         self._spec: Final = resolve(spec, environ=environ, generated=new_uuid7())
         self._log, self._broker, self._beats = log, broker, beats
-        self._settings, self._metrics = settings, metrics
+        self._metrics = metrics
         self._performer: Final = Performer(
             log=log, broker=broker, clock=clock, by=by, metrics=metrics
         )
@@ -110,6 +116,7 @@ class WorkerHandle(Lifetime, Speaking):
         self._error: ControlPlaneError | None = None
         self._failed: Final = asyncio.Event()
         self._answers: Final = Answers()
+        self._patience: Final = Patience(broker, settings, self._in_doubt)
         self._notices: Final = NoticeBox()
         self.drain_requested: Final = asyncio.Event()
         """Set when an operator asked this worker to drain."""
@@ -210,7 +217,9 @@ class WorkerHandle(Lifetime, Speaking):
             self._doing, self._job = self._job, None
             if self._doing is None:
                 continue
-            if (answer := await self._perform(self._doing)) is not None:
+            answer = await self._perform(self._doing)
+            self._doing = None
+            if answer is not None:
                 self._feed(answer)
         if self._error is not None and not self._ready.is_set():
             raise self._error
@@ -311,9 +320,7 @@ class WorkerHandle(Lifetime, Speaking):
         if self._over:
             raise self._lost
         try:
-            return await self._answers.ask(
-                lambda: self._feed(given), self._settings.append_timeout_s
-            )
+            return await self._answers.ask(lambda: self._feed(given), self._patience)
         except TimeoutError as error:
             raise self._excuse from error
 
@@ -343,9 +350,17 @@ class WorkerHandle(Lifetime, Speaking):
 
     @property
     def _excuse(self) -> ControlPlaneError:
-        return self._performer.excuse or LogUnavailableError(
-            url=self._broker.url, doing=f"telling the log about {self.worker_id}"
-        )
+        excuse = self._performer.excuse
+        certain = not self._in_doubt()
+        if excuse is None or (
+            certain and isinstance(excuse, AppendOutcomeUnknownError)
+        ):
+            doing = f"telling the log about {self.worker_id}"
+            return LogUnavailableError(url=self._broker.url, doing=doing)
+        return excuse
+
+    def _in_doubt(self) -> bool:
+        return self._performer.in_doubt
 
     @property
     def _key(self) -> tuple[Namespace, WorkerId, int]:

@@ -12,6 +12,8 @@ import msgspec
 from controlplane.beats import NoticeKind
 from events import ControlPlaneError, Revision
 
+from .patience import Patience
+
 NOTICES_MAX: Final = 64
 """So many notices wait for their reader; then the oldest go."""
 
@@ -66,14 +68,13 @@ class Answers:
         """Nobody waits."""
         self._waiting: Final[set[asyncio.Future[Revision]]] = set()
 
-    async def ask(self, send: Callable[[], None], timeout_s: float) -> Revision:
+    async def ask(self, send: Callable[[], None], patience: Patience) -> Revision:
         """Call ``send`` and wait for the answer. Raises it, or `TimeoutError`."""
         answer: asyncio.Future[Revision] = asyncio.get_running_loop().create_future()
         self._waiting.add(answer)
         try:
             send()
-            async with asyncio.timeout(timeout_s):
-                return await answer
+            return await patience.wait(answer)
         finally:
             self._waiting.discard(answer)
 

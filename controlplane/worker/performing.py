@@ -53,6 +53,8 @@ class Performer:
         self._pause_s = PAUSE_S_MIN
         self.excuse: ControlPlaneError | None = None
         """Why the job at hand has not succeeded yet."""
+        self.in_doubt = False
+        """Whether an event was sent, or just may have been, and nobody answered."""
 
     async def read(self, spec: ResolvedSpec, job: ReadSubject) -> SubjectRead | Failed:
         """How the worker's subject stands, by the log's leader."""
@@ -108,9 +110,24 @@ class Performer:
         event = self._sealed(job.draft)
         subject = worker_subject(event.namespace, event.worker_id)
         self._count(job)
-        if self._broker.connected:
+        self.in_doubt = self._broker.connected
+        if self.in_doubt:
             reason = "no answer yet"
             self.excuse = AppendOutcomeUnknownError(subject=subject, reason=reason)
+        stop_listening = self._broker.on_connection(self._may_be_sent)
+        try:
+            return await self._append(event, job, give_up=give_up)
+        finally:
+            stop_listening()
+            self.in_doubt = False
+
+    def _may_be_sent(self, connected: bool) -> None:  # noqa: FBT001
+        self.in_doubt = self.in_doubt or connected
+
+    async def _append(
+        self, event: Draft, job: Append, *, give_up: bool
+    ) -> Appended | Conflicted | Failed:
+        subject = worker_subject(event.namespace, event.worker_id)
         in_doubt = False
         while True:
             try:
@@ -120,6 +137,7 @@ class Performer:
                 return Conflicted(error)
             except ControlPlaneError as error:
                 in_doubt = in_doubt or isinstance(error, AppendOutcomeUnknownError)
+                self.in_doubt = in_doubt
                 if in_doubt and isinstance(error, LogUnavailableError):
                     error = AppendOutcomeUnknownError(
                         subject=subject, reason=error.reason

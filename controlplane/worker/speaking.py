@@ -30,9 +30,11 @@ class Speaking:
     async def set_status(self, status: Status | str, reason: str = "") -> Revision:
         """Say another status; returns the revision as of which the log has it.
 
-        This and all that follow wait at most ``settings.append_timeout_s``, then raise
-        `LogUnavailableError` or `AppendOutcomeUnknownError`. What was wanted is kept
-        and said when the log is back. The error that ended the worker ends them too.
+        This and all that follow raise `LogUnavailableError` after
+        ``settings.connect_timeout_s`` without a broker, and in doubt (sent, but no
+        answer) `AppendOutcomeUnknownError` after ``settings.append_timeout_s``. What
+        was wanted is kept and said when the log is back. The error that ended the
+        worker ends them too.
         """
         given = SetStatus(check_status(status), check_reason(reason))
         return await self._command(given)

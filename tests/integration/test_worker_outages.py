@@ -199,23 +199,27 @@ async def test_told_unknown_by_a_leader_that_is_past_it_it_says_all_again(cell):
 
 
 # ---- the broker goes and comes -----------------------------------------------------
-async def test_what_was_wanted_without_a_broker_is_said_when_it_is_back(own):
-    server, cell = own
-    async with cell.worker(worker_id="w1") as worker:
-        incarnation = worker.incarnation
-        await server.kill()
-        wanted = asyncio.create_task(worker.ready())
-        await asyncio.wait({wanted}, timeout=1.0)
-        assert not wanted.done()
-        await server.start()
-        async with asyncio.timeout(10):
-            assert await wanted == 2
-        assert worker.incarnation == incarnation
-    assert await cell.kinds() == [
-        "WorkerRegistered",
-        "WorkerStatusChanged",
-        "WorkerDeregistered",
-    ]
+async def test_what_was_wanted_without_a_broker_is_said_when_it_is_back(
+    nats_server, broker_factory
+):
+    server = await nats_server()
+    broker = await broker_factory(server.url, connect_timeout_s=0.5)
+    async with worker_cell(broker, connect_timeout_s=20) as cell:
+        async with cell.worker(worker_id="w1") as worker:
+            incarnation = worker.incarnation
+            await server.kill()
+            wanted = asyncio.create_task(worker.ready())
+            await asyncio.wait({wanted}, timeout=1.0)
+            assert not wanted.done()
+            await server.start()
+            async with asyncio.timeout(10):
+                assert await wanted == 2
+            assert worker.incarnation == incarnation
+        assert await cell.kinds() == [
+            "WorkerRegistered",
+            "WorkerStatusChanged",
+            "WorkerDeregistered",
+        ]
 
 
 async def test_a_command_gives_up_but_what_it_wanted_stays(nats_server, broker_factory):
@@ -238,6 +242,50 @@ async def test_a_command_gives_up_but_what_it_wanted_stays(nats_server, broker_f
 
         await eventually(said, within_s=15)
         assert (await cell.last(worker)).event.reason == "loaded"
+
+
+async def test_a_command_says_soon_that_the_broker_is_away(own):
+    """After the 0.5 s in which it may be reached, not the 30 s of an append."""
+    server, cell = own
+    loop = asyncio.get_running_loop()
+    async with cell.worker(worker_id="w1") as worker:
+        await server.kill()
+        await eventually(lambda: not cell.broker.connected)
+        for say in (worker.ready, lambda: worker.update(labels={"zone": "b"})):
+            began = loop.time()
+            with pytest.raises(LogUnavailableError):
+                await say()
+            assert 0.5 <= loop.time() - began < 3
+        await server.start()
+
+        async def said() -> bool:
+            with suppress(LogUnavailableError):
+                return set(await cell.kinds()) > {
+                    "WorkerStatusChanged",
+                    "WorkerUpdated",
+                }
+            return False
+
+        await eventually(said, within_s=15)
+
+
+async def test_a_command_in_doubt_waits_for_its_answer(nats_server, broker_factory):
+    """It may be stored: a broker that is away decides nothing about that."""
+    server = await nats_server()
+    broker = await broker_factory(server.url, connect_timeout_s=0.2)
+    async with (
+        worker_cell(broker, connect_timeout_s=0.2, append_timeout_s=20) as cell,
+        cell.worker(worker_id="w1") as worker,
+    ):
+        with frozen(server):
+            wanted = asyncio.create_task(worker.ready())
+            await eventually(lambda: worker._performer.in_doubt)
+        await server.kill()
+        await eventually(lambda: not broker.connected)
+        assert wanted.done() or not (await asyncio.wait({wanted}, timeout=1.0))[0]
+        await server.start()
+        async with asyncio.timeout(15):
+            assert await wanted == 2
 
 
 async def test_beats_come_back_with_the_broker(own):
