@@ -1,0 +1,179 @@
+"""What hands are told to go by, and decisions that grew old before they were due."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from controlplane.broker.memory import MemoryBroker, MemoryServer
+from controlplane.clock import SystemClock
+from controlplane.eventlog import EventLog
+from controlplane.projector.core import Limits
+from controlplane.projector.effects import Expire
+from controlplane.projector.hands import DECISION_S_MAX, Hands, Tools
+from controlplane.projector.service import ProjectorService
+from controlplane.settings import Settings
+from controlplane.telemetry import ProjectorMetrics
+from controlplane.topology import init
+from controlplane.viewfeed import ViewFeed
+from events import WorkerExpired
+from projections import Guard, Life
+from tests.support.fleet_builder import NAMESPACE, given, incarnation, registered
+from tests.support.projecting import ViewList, settled
+from tests.support.waiting import eventually
+
+EXPIRE = Expire(
+    Life(
+        namespace=NAMESPACE,
+        worker_id="w1",
+        incarnation=incarnation("w1"),
+        lease_ttl_s=10.0,
+        registered=1,
+        last=1,
+    ),
+    silent_for_s=12.0,
+)
+
+
+class StoppedClock(SystemClock):
+    """A clock that stands until the test lets time pass."""
+
+    def __init__(self):
+        self.s = 100.0
+
+    def monotonic(self):
+        return self.s
+
+
+class Turns:
+    """A leader's hands, and the log that they write to."""
+
+    def __init__(self, hands, log, clock, core):
+        self.hands, self.log, self.clock, self.core = hands, log, clock, core
+
+    async def hold(self):
+        """Take every turn in which something could be expired."""
+        while not self.hands._expiries.locked():
+            await self.hands._expiries.acquire()
+
+    async def decided(self):
+        """Decide an expiry, and return when it waits for its turn."""
+        self.hands.do([EXPIRE])
+        await eventually(lambda: self.hands._expiries._waiters)
+
+    async def continued(self):
+        """Let it have its turn, and return when it is over."""
+        self.hands._expiries.release()
+        await eventually(lambda: not self.hands._expiring)
+
+    async def expiries(self):
+        events = [record.event async for record in self.log.read()]
+        return [event for event in events if isinstance(event, WorkerExpired)]
+
+
+@asynccontextmanager
+async def turns():
+    broker, settings, clock = MemoryBroker(MemoryServer()), Settings(), StoppedClock()
+    await broker.start()
+    await init(broker, "c", settings)
+    log = EventLog(broker, "c", settings)
+    records = given(registered("w1"))
+    for record in records:
+        await log.append(record.event)
+    core = settled(list(records), ViewList()).core
+
+    async def resign(reason):
+        raise AssertionError(reason)
+
+    tools = Tools(
+        broker=broker,
+        log=log,
+        feed=ViewFeed(broker, "c"),
+        clock=clock,
+        metrics=ProjectorMetrics(CollectorRegistry()),
+        name="a",
+        resign=resign,
+        log_fill=lambda: 0.0,
+    )
+    async with asyncio.TaskGroup() as tasks:
+        yield Turns(Hands(core, tools, tasks), log, clock, core)
+    await broker.stop()
+
+
+@pytest.mark.parametrize(
+    ("stopped_s", "expired"),
+    [(0.0, True), (DECISION_S_MAX - 0.1, True), (DECISION_S_MAX, False), (60.0, False)],
+)
+async def test_an_expiry_is_not_appended_when_its_decision_grew_old(stopped_s, expired):
+    """Decided, then the process stood still: who came back meanwhile it cannot know."""
+    async with turns() as made:
+        await made.hold()
+        await made.decided()
+        made.clock.s += stopped_s
+        await made.continued()
+        assert bool(await made.expiries()) is expired
+
+
+async def test_a_decision_that_grew_old_may_be_taken_anew():
+    async with turns() as made:
+        await made.hold()
+        await made.decided()
+        made.clock.s += 60.0
+        await made.continued()
+        made.hands.do([EXPIRE])
+        await eventually(made.expiries)
+
+
+async def test_who_leads_no_more_expires_nobody():
+    async with turns() as made:
+        await made.hold()
+        await made.decided()
+        made.core.lost()
+        await made.continued()
+        assert not await made.expiries()
+
+
+async def test_each_number_of_the_settings_reaches_who_goes_by_it():
+    settings = Settings(
+        publish_batch_max=7,
+        snapshot_every=8,
+        view_max_bytes=9 << 20,
+        view_max_age_s=10.0,
+        head_every_s=1.1,
+        canary_every_s=0.12,
+        canary_lost_s=13.0,
+        guard_share=0.14,
+        guard_min=15,
+        guard_hold_s=16.0,
+        blind_gap_s=1.7,
+        lease_s=1.8,
+    )
+    broker = MemoryBroker(MemoryServer())
+    await broker.start()
+    await init(broker, "c", settings)
+    projector = ProjectorService(
+        broker=broker,
+        log=EventLog(broker, "c", settings),
+        feed=ViewFeed(broker, "c"),
+        settings=settings,
+        clock=SystemClock(),
+        name="a",
+    )
+    async with projector:
+        core = await eventually(lambda: projector._core)
+    assert core._limits == Limits(
+        publish_batch_max=7,
+        snapshot_every=8,
+        snapshot_bytes=9 << 19,
+        snapshot_age_s=5.0,
+        head_every_s=1.1,
+        judge_every_s=0.12,
+        canary_lost_s=13.0,
+    )
+    fields = msgspec.structs.asdict(Limits())
+    assert all(getattr(core._limits, field) != fields[field] for field in fields)
+    assert core.book._guard == Guard(share=0.14, least=15, hold_s=16.0, blind_gap_s=1.7)
+    assert projector._lease._ttl_s == 1.8
+    await broker.stop()
