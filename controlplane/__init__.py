@@ -64,6 +64,7 @@ from .namespaces import NamespaceFilter
 from .plane import LocalPlane, Plane, Projector, connect, local
 from .presence import RouterSeen, WaitResult
 from .router.client import RouterView
+from .runtime import StoppedError
 from .server import EmbeddedServer
 from .settings import Settings
 from .worker import Notice, WorkerHandle, WorkerSpec
@@ -111,6 +112,7 @@ __all__ = [
     "SettingsError",
     "SnapshotUnusableError",
     "Status",
+    "StoppedError",
     "StreamMissingError",
     "TopologyDriftError",
     "TrafficWeightSet",

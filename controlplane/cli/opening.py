@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
-from urllib.parse import urlsplit
 
 from controlplane import topology
 from controlplane.errors import TopologyDriftError
 from controlplane.plane import Plane, connect
 from controlplane.router.client import RouterView
 
-from .exits import CellMissingError, NotYetError, UsageError, from_arguments
+from .exits import CellMissingError, NotYetError, from_arguments
 from .options import Connecting
 
 CONNECT_S_MAX: Final = 2.5
 """A broker that is not there is reported in less than 5 s, start-up included."""
-SCHEMES: Final = frozenset({"nats", "tls", "ws", "wss"})
 
 
 @asynccontextmanager
 async def connected(options: Connecting) -> AsyncIterator[Plane]:
     """A plane that is connected. Raises `LogUnavailableError`, `SettingsError`."""
-    check_url(options.url)
     with from_arguments():
         plane = connect(
             options.url or None,
@@ -82,21 +79,6 @@ async def check_complete(plane: Plane) -> None:
     missing = [name for name, differences in found if differences is None]
     if missing:
         raise _missing(plane, missing)
-
-
-def check_url(text: str | None) -> None:
-    """Refuse what is no list of brokers' URLs. Raises `UsageError`."""
-    for part in (text or "").split(","):
-        url = part.strip() if "://" in part else f"nats://{part.strip()}"
-        try:
-            parts = urlsplit(url)
-            good = parts.scheme in SCHEMES and (parts.port or 1) > 0
-        except ValueError:
-            good = False
-        if part.strip() and not (good and parts.hostname):
-            rule = "URLs as nats://127.0.0.1:4222, with commas between them"
-            message = f"url {part!r} is not valid: {rule}"
-            raise UsageError(message)
 
 
 async def _not_synced(plane: Plane, view: RouterView) -> NotYetError:

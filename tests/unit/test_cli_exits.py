@@ -16,7 +16,6 @@ from controlplane.cli.exits import (
     sentence,
 )
 from controlplane.cli.history import parse_until
-from controlplane.cli.opening import check_url
 from controlplane.cli.records import record_document
 from events import InvalidIdentityError, UndecodableRecordError, json_schema
 from projections import (
@@ -127,17 +126,12 @@ def test_the_schema_is_the_events_schema(capsys):
     assert json.loads(capsys.readouterr().out) == expected
 
 
-@pytest.mark.parametrize(
-    "url", ["", "nats://a:4222", "a", "a:1,b:2", "tls://a", "nats://u:p@[::1]:4222"]
-)
-def test_urls_that_will_do(url):
-    check_url(url)
-
-
 @pytest.mark.parametrize("url", ["http://a", "a:port", "nats://", "a,:4222", "[::1"])
-def test_urls_that_will_not_do(url):
-    with pytest.raises(UsageError, match="url"):
-        check_url(url)
+def test_urls_that_will_not_do_are_wrong_usage(url, capsys):
+    assert main(["models", "--url", url]) == 64
+    said = capsys.readouterr().err
+    assert "url" in said
+    assert "nats://10.0.0.7:4222" in said
 
 
 def test_until_is_a_revision_or_a_time():
