@@ -11,6 +11,7 @@ from events import Status
 from tests.support.cells import projected_cell
 from tests.support.deriving import check_view
 from tests.support.processes import Processes
+from tests.support.routers import check_against, digests_of, router_process
 from tests.support.waiting import eventually
 
 KILLS = 50
@@ -73,6 +74,11 @@ async def test_killed_at_fifty_points_under_load_every_ordinal_stands_once(
     for number in range(3):
         running[f"p{number}"] = start(processes, cell, f"p{number}")
     await eventually(cell.leader, 10)
+    url = cell.broker.url
+    routers = [
+        router_process(processes, url, cell.cell, name, cell.settings)
+        for name in ("router-a", "router-b")
+    ]
     leaders_killed = 0
     async with load(cell, pause_s=0.01):
         for number in range(3, KILLS + 3):
@@ -90,6 +96,12 @@ async def test_killed_at_fifty_points_under_load_every_ordinal_stands_once(
     assert leaders_killed == KILLS / 2
     assert len(epochs) == 1, f"seed {SEED}"
     assert len(entries) > 500
+    end = (await cell.log.state()).last_revision
+    await eventually(lambda: all(r.now.revision >= end for r in routers), 10)
+    digests = await digests_of(cell.log)
+    for router in routers:
+        check_against(router.said, digests)
+        assert len(router.said) > 100
 
 
 async def test_a_stopped_leader_that_goes_on_stands_down_and_doubles_nothing(

@@ -14,6 +14,7 @@ from tests.support.processes import Processes
 from tests.support.routers import (
     Life,
     append_all,
+    check_against,
     digests_of,
     router_process,
     writer_process,
@@ -50,16 +51,6 @@ async def delete_consumers(server, cell):
             names = (await call(f"CONSUMER.NAMES.{stream}")).get("consumers") or []
             for name in names:
                 await call(f"CONSUMER.DELETE.{stream}.{name}")
-
-
-def check_against(said, digests):
-    """Each place that a router said it was at is the fold of the log up to there."""
-    live = [line for line in said if line.source != "none"]
-    assert live
-    for line in live:
-        assert line.digest == digests[line.revision], line
-    places = [line.revision for line in live]
-    assert places == sorted(places)
 
 
 async def test_replicas_agree_and_come_back_from_anything(own, processes):

@@ -196,6 +196,16 @@ async def append_all(log: EventLog, events: list[AnyEvent], at_once: int = 500) 
     return revision
 
 
+def check_against(said, digests):
+    """Each place that a router said it was at is the fold of the log up to there."""
+    live = [line for line in said if line.source != "none"]
+    assert live
+    for line in live:
+        assert line.digest == digests[line.revision], line
+    places = [line.revision for line in live]
+    assert places == sorted(places)
+
+
 async def digests_of(log: EventLog) -> dict[int, str]:
     """The fleet's digest at each revision, by a replay of the whole log."""
     state, digests = FoldState(), {0: FoldState().fleet_state.digest}
