@@ -26,10 +26,10 @@ from typing import Final, Self
 
 import msgspec
 
+from controlplane.broker import OLDEST_SERVER
 from controlplane.broker.jetstream import JetStreamBroker
 from controlplane.errors import LogUnavailableError, SettingsError
 
-OLDEST_SERVER: Final = (2, 12)
 _START_TIMEOUT_S: Final = 15.0
 _STOP_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.005
@@ -252,7 +252,7 @@ def find_nats_server() -> Path:
     raise SettingsError(
         field="nats-server",
         value=", ".join(found) or None,
-        rule="install 2.12 or newer: pip install 'controlplane[embedded]'",
+        rule="install 2.12.1 or newer: pip install 'controlplane[embedded]'",
     )
 
 

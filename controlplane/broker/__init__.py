@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
+
+OLDEST_SERVER: Final = (2, 12, 1)
+"""The first nats-server that passes the contract suite; 2.12.0 fails it on batches."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -149,7 +152,8 @@ class Broker(Protocol):
         """Return when connected to a JetStream server new enough, else raise.
 
         Raises `LogUnavailableError` after ``timeout_s``; `SettingsError` when
-        JetStream is disabled, the server is older than 2.12 or credentials are refused.
+        JetStream is disabled, the server is older than `OLDEST_SERVER` or credentials
+        are refused.
         """
         ...
 

@@ -19,6 +19,7 @@ from urllib.parse import ParseResult, unquote, urlparse
 import nats.errors
 from msgspec.structs import replace
 
+from controlplane.broker import OLDEST_SERVER
 from controlplane.broker.link import Link, LinkLostError, Login
 from controlplane.broker.translate import nats_errors, refusal_of
 from controlplane.broker.wire import decode_object, parse_status
@@ -27,7 +28,6 @@ from controlplane.logs import get_logger
 
 _log: Final = get_logger("broker")
 
-OLDEST_SERVER: Final = (2, 12)
 _RETRY_S: Final = 0.1
 _REFUSED_RETRY_S: Final = 1.0
 _CANCEL_AGAIN_S: Final = 0.2
@@ -213,13 +213,14 @@ class Connection:
 
     async def _judge(self, link: Link) -> None:
         """Decide once per link whether the server will do; ask until it answers."""
-        version = link.connected_server_version
-        if (version.major, version.minor) < OLDEST_SERVER:
+        said = link.connected_server_version
+        version = (said.major, said.minor, said.patch)
+        if version < OLDEST_SERVER:
             self._refuse(
                 SettingsError(
                     field="nats-server",
-                    value=f"{version.major}.{version.minor}.{version.patch}",
-                    rule="at least {}.{} is needed".format(*OLDEST_SERVER),
+                    value=".".join(map(str, version)),
+                    rule="at least {}.{}.{} is needed".format(*OLDEST_SERVER),
                 )
             )
             return
