@@ -9,9 +9,9 @@ import pytest
 
 import controlplane as cp
 from controlplane.server import EmbeddedServer
-from tests.integration.test_worker_processes import TTL_S, worker_process
 from tests.support.servers import frozen
 from tests.support.waiting import eventually
+from tests.support.worker_processes import TTL_S, worker_process
 
 BACK_S = 5.0
 FRESH_S = 1.5

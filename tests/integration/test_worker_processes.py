@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 import time
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 
 import pytest
 
 import controlplane as cp
 from tests.support.waiting import eventually
+from tests.support.worker_processes import TTL_S, worker_process
 
-TTL_S = 5.0
 SLACK_S = 2.0
 BLOCKED_S = 3 * TTL_S
 pytestmark = pytest.mark.timeout(90)
-
-
-@asynccontextmanager
-async def worker_process(url: str, worker_id: str):
-    """Run a worker process; its first life's incarnation is read."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "tests.support.one_worker", worker_id),
-        env={**os.environ, "NATS_URL": url},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        line = await asyncio.wait_for(process.stdout.readline(), 20)
-        yield process, line.decode().strip()
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 class Watch:
