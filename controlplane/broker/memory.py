@@ -20,23 +20,16 @@ from controlplane.broker import (
     StreamState,
     Subscription,
 )
+from controlplane.broker.memory_answers import MemoryAnswers, check_batch_size
 from controlplane.broker.memory_server import MemoryServer, MemorySubscription
-from controlplane.broker.memory_stream import MemoryStream, RefusedError
-from controlplane.broker.streams import config_differences, stream_config
-from controlplane.broker.subjects import matches
-from controlplane.broker.translate import append_error, denied, named
-from controlplane.errors import (
-    AppendOutcomeUnknownError,
-    HistoryForkedError,
-    LogUnavailableError,
-    SettingsError,
-    StreamMissingError,
-)
+from controlplane.broker.memory_stream import MemoryStream
+from controlplane.broker.translate import named
+from controlplane.errors import AppendOutcomeUnknownError
 
 __all__ = ["MemoryBroker", "MemoryServer"]
 
-_CHUNK: Final = 500
-_MAX_BATCH: Final = 1000
+CHUNK: Final = 500
+"""So many messages are handed over at once."""
 
 
 class MemoryBroker:
@@ -58,7 +51,7 @@ class MemoryBroker:
         """So many of the next appends are stored and their answer lost."""
         self._server: Final = server
         self._connect_timeout_s: Final = connect_timeout_s
-        self._denied: Final = tuple(denied)
+        self._answers: Final = MemoryAnswers(server, self.url, denied)
         self._listeners: Final[dict[object, Callable[[bool], None]]] = {}
         self._reachable = True
         self._running = False
@@ -131,21 +124,14 @@ class MemoryBroker:
             async with asyncio.timeout(limit_s):
                 await self._await_connection(doing)
         except TimeoutError as error:
-            raise self._unavailable(doing, "no answer") from error
+            raise self._answers.unavailable(doing, "no answer") from error
 
     async def _await_connection(self, doing: str) -> None:
         await asyncio.sleep(0)  # a call to a broker lets others run
         while not self.connected:
             if self._stopped:
-                raise self._unavailable(doing, "stopped")
+                raise self._answers.unavailable(doing, "stopped")
             await self._changed.wait()
-
-    def _unavailable(self, doing: str, reason: str) -> LogUnavailableError:
-        return LogUnavailableError(url=self.url, doing=doing, reason=reason)
-
-    def _allow(self, subject: str, *, verb: str) -> None:
-        if any(matches(pattern, subject) for pattern in self._denied):
-            raise denied(subject, verb=verb)
 
     # ---- core ------------------------------------------------------------------
     async def publish(
@@ -153,12 +139,12 @@ class MemoryBroker:
     ) -> None:
         """Send a core message; drop it while disconnected or if it is not allowed."""
         del reply  # nobody answers in this process
-        if self.connected and not any(matches(p, subject) for p in self._denied):
+        if self.connected and self._answers.allows(subject):
             self._server.publish(subject, payload)
 
     async def subscribe(self, subject: str, *, limit: int = 65_536) -> Subscription:
         """Subscribe; the server has it at once."""
-        self._allow(subject, verb="subscribe to")
+        self._answers.check(subject, verb="subscribe to")
         subscription = MemorySubscription(self._server, self, subject, limit=limit)
         self._server.subscribe(subscription)
         return subscription
@@ -167,31 +153,29 @@ class MemoryBroker:
     async def create_stream(self, spec: StreamSpec) -> None:
         """Create the stream; an identical existing one is fine."""
         await self._require(f"creating stream {spec.name}")
-        self._server.create(spec)
+        self._answers.create(spec)
 
     async def stream_differences(self, spec: StreamSpec) -> tuple[str, ...] | None:
         """How the existing stream differs from ``spec``; None: it does not exist."""
         await self._require(f"comparing stream {spec.name}")
-        held = self._server.streams.get(spec.name)
-        if held is None:
-            return None
-        return config_differences(spec, stream_config(held.spec))
+        return self._answers.differences(spec)
 
     async def delete_stream(self, name: str) -> None:
         """Delete the stream; a missing one is fine."""
         await self._require(f"deleting stream {name}")
-        self._server.delete(name)
+        self._answers.delete(name)
 
     async def purge_stream(
         self, name: str, *, up_to: int | None = None, subject: str | None = None
     ) -> None:
         """Remove messages below sequence ``up_to`` and / or on ``subject``."""
-        stream = await self._stream(name, f"purging {name}")
-        stream.purge(up_to=up_to, pattern=subject)
+        await self._require(f"purging {name}")
+        self._answers.purge(name, up_to, subject)
 
     async def state(self, stream: str) -> StreamState:
         """Return where the stream stands."""
-        return (await self._stream(stream, f"asking for the state of {stream}")).state()
+        await self._require(f"asking for the state of {stream}")
+        return self._answers.state(stream)
 
     async def store(
         self, stream: str, message: Outgoing, *, timeout_s: float | None = None
@@ -208,56 +192,25 @@ class MemoryBroker:
     ) -> Stored:
         """Store up to 1000 messages atomically."""
         del timeout_s  # this server answers at once
-        if not 0 < len(messages) <= _MAX_BATCH:
-            raise SettingsError(
-                field="batch", value=len(messages), rule=f"1 to {_MAX_BATCH} messages"
-            )
-        doing = f"appending to {stream}"
-        await self._require(doing)
-        for message in messages:
-            self._allow(message.subject, verb="publish to")
-        owner = self._server.owner(messages[-1].subject)
-        if owner is None:
-            reason = f"no stream listens on {messages[-1].subject}"
-            raise self._unavailable(doing, reason)
-        stored = self._append(owner, messages)
+        check_batch_size(messages)
+        await self._require(f"appending to {stream}")
+        stored = self._answers.store(stream, messages)
         if self.answers_to_lose > 0:
             self.answers_to_lose -= 1
             raise AppendOutcomeUnknownError(
                 subject=named(messages), reason="no answer in time"
             )
-        if owner.spec.name != stream:
-            raise SettingsError(
-                field="stream",
-                value=owner.spec.name,
-                rule=f"{named(messages)} must belong to {stream}",
-            )
         return stored
-
-    def _append(self, owner: MemoryStream, messages: Sequence[Outgoing]) -> Stored:
-        try:
-            return self._server.append(owner, messages)
-        except RefusedError as refused:
-            raise append_error(
-                refused.error, stream=owner.spec.name, messages=messages, url=self.url
-            ) from refused
 
     async def get(self, stream: str, sequence: int) -> Message | None:
         """The message at ``sequence``; None: a hole."""
-        return (await self._stream(stream, f"reading {stream}")).get(sequence)
+        await self._require(f"reading {stream}")
+        return self._answers.get(stream, sequence)
 
     async def last(self, stream: str, subject: str) -> Message | None:
         """The last message on ``subject``."""
-        return (await self._stream(stream, f"reading {stream}")).last(subject)
-
-    async def _stream(self, name: str, doing: str) -> MemoryStream:
-        await self._require(doing)
-        stream = self._server.streams.get(name)
-        if stream is None:
-            raise StreamMissingError(
-                url=self.url, doing=doing, reason="stream not found"
-            )
-        return stream
+        await self._require(f"reading {stream}")
+        return self._answers.last(stream, subject)
 
     # ---- reading ---------------------------------------------------------------
     async def read(
@@ -271,14 +224,14 @@ class MemoryBroker:
     ) -> AsyncIterator[list[Message]]:
         """Yield what the stream holds in (after, until], in order; end."""
         doing = f"reading {stream}"
-        held = await self._stream(stream, doing)
-        end = held.last_sequence if until is None else min(until, held.last_sequence)
-        find = held.lasts if last_per_subject else held.between
-        found = find(after, end, subject)
-        for start in range(0, len(found), _CHUNK):
+        await self._require(doing)
+        found = self._answers.read(
+            stream, after, until, subject, last_per_subject=last_per_subject
+        )
+        for start in range(0, len(found), CHUNK):
             if not self.connected:
-                raise self._unavailable(doing, "connection lost")
-            yield found[start : start + _CHUNK]
+                raise self._answers.unavailable(doing, "connection lost")
+            yield found[start : start + CHUNK]
 
     async def follow(
         self, stream: str, *, after: int = 0, subject: str | None = None
@@ -291,14 +244,14 @@ class MemoryBroker:
             while True:
                 await self._await_connection(f"following {stream}")
                 changed.clear()
-                held = self._checked(stream, seen)
+                held = self._answers.unbroken(stream, seen)
                 if place is not None and place != (held, self._connections):
                     read_up_to = seen
                     place = (held, self._connections)
                     yield []
                     continue
                 place = (held, self._connections)
-                end = min(held.last_sequence, read_up_to + _CHUNK)
+                end = min(held.last_sequence, read_up_to + CHUNK)
                 found = held.between(read_up_to, end, subject)
                 if found:
                     seen = found[-1].sequence
@@ -309,13 +262,3 @@ class MemoryBroker:
                     await changed.wait()
         finally:
             self._server.unwatch(changed)
-
-    def _checked(self, name: str, seen: int) -> MemoryStream:
-        """Return the stream, if it still holds what was seen."""
-        held = self._server.streams.get(name)
-        if held is None:
-            raise HistoryForkedError(reason=f"stream {name} is missing", revision=seen)
-        if held.last_sequence < seen:
-            reason = f"it ends at {held.last_sequence} now"
-            raise HistoryForkedError(reason=reason, revision=seen)
-        return held

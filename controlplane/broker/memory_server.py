@@ -16,6 +16,9 @@ from controlplane.broker.subjects import mappable, mapped, matches, overlap
 from controlplane.broker.wire import stored_headers
 from controlplane.errors import SettingsError, TopologyDriftError
 
+_REMEMBERED_MAX: Final = 10_000
+"""Subjects of which it is remembered who listens and who stores."""
+
 
 def _system_clock() -> datetime:
     return datetime.now(UTC)
@@ -59,6 +62,8 @@ class MemoryServer:
         self.streams: Final[dict[str, MemoryStream]] = {}
         self._clock: Final = clock
         self._subscriptions: Final[list[MemorySubscription]] = []
+        self._listening: Final[dict[str, tuple[MemorySubscription, ...]]] = {}
+        self._owners: Final[dict[str, MemoryStream | None]] = {}
         self._watchers: Final[dict[asyncio.Event, str]] = {}
         self._batches = 0
 
@@ -77,11 +82,13 @@ class MemoryServer:
     def subscribe(self, subscription: MemorySubscription) -> None:
         """Deliver to ``subscription`` from now on."""
         self._subscriptions.append(subscription)
+        self._listening.clear()
 
     def unsubscribe(self, subscription: MemorySubscription) -> None:
         """Deliver to ``subscription`` no more."""
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
+            self._listening.clear()
 
     def drop(self, client: MemoryClient) -> None:
         """Forget a client that left."""
@@ -103,10 +110,21 @@ class MemoryServer:
         self, subject: str, payload: bytes, headers: Mapping[str, str] | None
     ) -> None:
         """Hand a message to who listens and is connected, in order of subscribing."""
-        message = CoreMessage(subject=subject, payload=payload, headers=headers)
-        for subscription in list(self._subscriptions):
-            if subscription.client.connected and matches(subscription.subject, subject):
-                subscription.put(message)
+        listening = self._listening.get(subject)
+        if listening is None:
+            listening = self._remember_listeners(subject)
+        if listening:
+            message = CoreMessage(subject=subject, payload=payload, headers=headers)
+            for subscription in listening:
+                if subscription.client.connected:
+                    subscription.put(message)
+
+    def _remember_listeners(self, subject: str) -> tuple[MemorySubscription, ...]:
+        if len(self._listening) >= _REMEMBERED_MAX:
+            self._listening.clear()
+        found = tuple(s for s in self._subscriptions if matches(s.subject, subject))
+        self._listening[subject] = found
+        return found
 
     # ---- streams ---------------------------------------------------------------
     def create(self, spec: StreamSpec) -> None:
@@ -130,19 +148,32 @@ class MemoryServer:
                     value=f"creating stream {spec.name}",
                     rule=f"subjects overlap with stream {other.spec.name}",
                 )
-        self.streams[spec.name] = MemoryStream(spec, self._clock)
+        self.streams[spec.name] = self.new_stream(spec)
+        self._owners.clear()
+
+    def new_stream(self, spec: StreamSpec) -> MemoryStream:
+        """An empty stream."""
+        return MemoryStream(spec, self._clock)
 
     def delete(self, name: str) -> None:
         """See `Broker.delete_stream`."""
         self.streams.pop(name, None)
+        self._owners.clear()
         self.wake()
 
     def owner(self, subject: str) -> MemoryStream | None:
         """Return the stream that stores ``subject``."""
-        for stream in self.streams.values():
-            if any(matches(pattern, subject) for pattern in stream.spec.subjects):
-                return stream
-        return None
+        if subject in self._owners:
+            return self._owners[subject]
+        if len(self._owners) >= _REMEMBERED_MAX:
+            self._owners.clear()
+        found = (
+            stream
+            for stream in self.streams.values()
+            if any(matches(pattern, subject) for pattern in stream.spec.subjects)
+        )
+        owner = self._owners[subject] = next(found, None)
+        return owner
 
     def append(self, stream: MemoryStream, messages: Sequence[Outgoing]) -> Stored:
         """Store, republish, wake followers. A refused append reaches listeners too."""
