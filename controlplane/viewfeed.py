@@ -261,7 +261,7 @@ class ViewFeed:
                 match self.names.relative(message.subject).split("."):
                     case ["snapshot", snapshot_id, _]:
                         ids.add(snapshot_id)
-        for snapshot_id in ids - kept:
+        for snapshot_id in sorted(ids - kept):
             subject = self.names.snapshot_chunk(snapshot_id, "*")
             await self._broker.purge_stream(stream, subject=subject)
 

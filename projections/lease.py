@@ -48,6 +48,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What to do now."""
 
     expire: tuple[Overdue, ...] = ()
+    """In order of their lives' keys."""
     held: int = 0
     """Overdue lives that a brake keeps."""
     guard_engaged: bool = False
@@ -178,9 +179,10 @@ class LeaseBook:
         since = self._guard_since
         if since is not None and now - since < guard.hold_s:
             return Verdict(held=len(overdue), guard_engaged=True)
-        expire = tuple(o for o in overdue if self._server_of(o.life) not in kept)
+        expire = [o for o in overdue if self._server_of(o.life) not in kept]
+        expire.sort(key=_key)
         return Verdict(
-            expire=expire,
+            expire=tuple(expire),
             held=len(overdue) - len(expire),
             guard_engaged=bool(kept),
         )
@@ -218,3 +220,7 @@ class LeaseBook:
             gone = [key for key in self._pulses if key not in lives]
             for key in gone:
                 del self._pulses[key]
+
+
+def _key(overdue: Overdue) -> LifeKey:
+    return overdue.life.key

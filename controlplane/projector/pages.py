@@ -111,7 +111,10 @@ Grouped: TypeAlias = tuple[Mapping[WorkerGroup, int], int, int]
 
 
 def group_workers(state: FleetState) -> Grouped:
-    """Workers by namespace, model, role and state; all sets, and the ready ones."""
+    """Workers by namespace, model, role and state; all sets, and the ready ones.
+
+    The groups are in order of their names.
+    """
     counts: Counter[WorkerGroup] = Counter()
     sets = ready = 0
     for model in state.models:
@@ -123,7 +126,7 @@ def group_workers(state: FleetState) -> Grouped:
                 first = next(blockers(state, meaning, worker), "routable")
                 group = WorkerGroup(key.namespace, key.model, key.role.value, first)
                 counts[group] += 1
-    return counts, sets, ready
+    return dict(sorted(counts.items())), sets, ready
 
 
 def routes(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import Final, Self
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from controlplane.broker import Broker, Subscription
 from controlplane.clock import Clock
@@ -93,7 +93,8 @@ class RouterView(Lifetime):
         self._max_stale_s = max_stale_s
         self._core = self._new_core()
         self._showing = Showing(cell, visible)
-        self._readers: WeakSet[ChangeReader] = WeakSet()
+        # For its order: who began to read first is told first.
+        self._readers: WeakKeyDictionary[ChangeReader, None] = WeakKeyDictionary()
         self._movement = Movement(broker.url)
         self._syncing = Syncing(log, self._movement, lambda: self._core)
         self._wanted: asyncio.Queue[CatchUp] = asyncio.Queue(maxsize=1)
@@ -222,7 +223,7 @@ class RouterView(Lifetime):
         fleet = self.fleet
         seen = self._showing.empty if initial else fleet
         reader = ChangeReader(seen, fleet, lambda: self._movement.ended)
-        self._readers.add(reader)
+        self._readers[reader] = None
         return reader.read()
 
     # ---- running ---------------------------------------------------------------

@@ -66,17 +66,18 @@ class Answers:
 
     def __init__(self) -> None:
         """Nobody waits."""
-        self._waiting: Final[set[asyncio.Future[Revision]]] = set()
+        # A dict, for its order: who asked first is answered first.
+        self._waiting: Final[dict[asyncio.Future[Revision], None]] = {}
 
     async def ask(self, send: Callable[[], None], patience: Patience) -> Revision:
         """Call ``send`` and wait for the answer. Raises it, or `TimeoutError`."""
         answer: asyncio.Future[Revision] = asyncio.get_running_loop().create_future()
-        self._waiting.add(answer)
+        self._waiting[answer] = None
         try:
             send()
             return await patience.wait(answer)
         finally:
-            self._waiting.discard(answer)
+            self._waiting.pop(answer, None)
 
     def give(self, revision: Revision) -> None:
         """What all wanted is in the log."""

@@ -93,7 +93,7 @@ def shown(seed: str) -> bytes:
     return ran.stdout
 
 
-def test_digests_documents_snapshots_and_picks_do_not_show_the_hash_seed():
+def test_neither_bytes_nor_acts_nor_their_order_show_the_hash_seed():
     one, two = shown("1"), shown("2")
     assert len(one) > 10_000
     assert one == two
