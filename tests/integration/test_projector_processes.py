@@ -112,11 +112,11 @@ async def test_a_stopped_leader_that_goes_on_stands_down_and_doubles_nothing(
     start(processes, cell, "new")
     async with load(cell):
         await cell.published_some(200)
-        old.pause()
+        old.freeze()
         await cell.leads("new")
         before = (await cell.feed.state()).last_sequence
         await cell.published_some(before + 200)
-        old.resume()
+        old.thaw()
         await eventually(lambda: "no longer leading" in old.said)
         await cell.published_some(before + 400)
     await cell.published(10)

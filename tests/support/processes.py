@@ -3,9 +3,11 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,7 @@ from controlplane.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 _STOP_S = 10.0
+_SIGNAL_S = 5.0
 PROJECTOR = """
 import asyncio, signal, sys
 import msgspec
@@ -39,17 +42,26 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 class Process:
-    """One process of the product; it dies with the test."""
+    """One process of the product; it dies with the test.
 
-    def __init__(self, program: str, *arguments: str) -> None:
-        self.log = Path(tempfile.mkstemp(prefix="process-", suffix=".log")[1])
-        with self.log.open("wb") as log:
+    ``channel``: a socket that it inherits, as the file descriptor that its last
+    argument names.
+    """
+
+    def __init__(
+        self, program: str, *arguments: str, channel: socket.socket | None = None
+    ) -> None:
+        handle, path = tempfile.mkstemp(prefix="process-", suffix=".log")
+        self.log = Path(path)
+        inherited = () if channel is None else (channel.fileno(),)
+        with os.fdopen(handle, "wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", program, *arguments],
+                [sys.executable, "-c", program, *arguments, *map(str, inherited)],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                pass_fds=inherited,
                 preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one syscall
             )
 
@@ -59,7 +71,13 @@ class Process:
 
     @property
     def running(self) -> bool:
+        """Whether it has not ended; a frozen one runs, too."""
         return self._process.poll() is None
+
+    @property
+    def frozen(self) -> bool:
+        """Whether all of its threads are stopped."""
+        return self.running and is_stopped(self.pid)
 
     @property
     def said(self) -> str:
@@ -71,12 +89,12 @@ class Process:
         self._process.kill()
         self._process.wait()
 
-    def pause(self) -> None:
-        """SIGSTOP: its sockets stay open."""
-        self._process.send_signal(signal.SIGSTOP)
+    def freeze(self) -> None:
+        """SIGSTOP, and wait until it has stopped: its sockets stay open."""
+        stop_process(self.pid)
 
-    def resume(self) -> None:
-        """SIGCONT."""
+    def thaw(self) -> None:
+        """SIGCONT: it goes on where it was."""
         self._process.send_signal(signal.SIGCONT)
 
     async def stop(self) -> None:
@@ -91,14 +109,34 @@ class Process:
         self.log.unlink(missing_ok=True)
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether every thread of a process is stopped; a signal takes a while."""
+    states = [
+        task.read_text().rpartition(")")[2].split()[0]
+        for task in Path(f"/proc/{pid}/task").glob("*/stat")
+    ]
+    return set(states) == {"T"}
+
+
+def stop_process(pid: int) -> None:
+    """SIGSTOP a process; return when every thread of it is stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + _SIGNAL_S
+    while not is_stopped(pid):  # the signal reaches one thread after another
+        assert time.monotonic() < deadline, f"process {pid} does not stop"
+        os.sched_yield()
+
+
 class Processes:
     """Starts product processes and ends them all at the end of a test."""
 
     def __init__(self) -> None:
         self._started: list[Process] = []
 
-    def start(self, program: str, *arguments: str) -> Process:
-        process = Process(program, *arguments)
+    def start(
+        self, program: str, *arguments: str, channel: socket.socket | None = None
+    ) -> Process:
+        process = Process(program, *arguments, channel=channel)
         self._started.append(process)
         return process
 

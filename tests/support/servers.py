@@ -3,20 +3,21 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Self
 
 import nats
 
 from controlplane.broker.jetstream import JetStreamBroker
 from controlplane.server import EmbeddedServer
+from tests.support.processes import stop_process
 
 _names = count()
-_STOP_S = 5.0
 
 
 def unique(word: str) -> str:
@@ -70,25 +71,60 @@ class Brokers:
 @contextmanager
 def frozen(server: EmbeddedServer) -> Iterator[None]:
     """Stop the server's process without ending it: its sockets stay open."""
-    assert server.pid is not None
-    os.kill(server.pid, signal.SIGSTOP)
-    deadline = time.monotonic() + _STOP_S
-    while not _stopped(server.pid):  # the signal reaches one thread after another
-        assert time.monotonic() < deadline
-        os.sched_yield()
+    pid = server.pid
+    assert pid is not None
+    stop_process(pid)
     try:
         yield
     finally:
         with suppress(ProcessLookupError):
-            os.kill(server.pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGCONT)
 
 
-def _stopped(pid: int) -> bool:
-    states = [
-        task.read_text().rpartition(")")[2].split()[0]
-        for task in Path(f"/proc/{pid}/task").glob("*/stat")
-    ]
-    return set(states) == {"T"}
+class StoreMark:
+    """What a server's store holds at one moment, kept to be put back.
+
+    What was acknowledged by then is in it: the server writes before it answers. What
+    is under way is in it whole or not at all, as after a crash.
+    """
+
+    def __init__(self, server: EmbeddedServer) -> None:
+        self._server = server
+        self._copy = server.store_dir / "marks" / str(next(_names))
+
+    @property
+    def _store(self) -> Path:
+        return self._server.store_dir / "jetstream"
+
+    async def take(self) -> Self:
+        """Copy the store; a server that runs is frozen meanwhile."""
+        if self._server.pid is None:
+            await asyncio.to_thread(shutil.copytree, self._store, self._copy)
+        else:
+            with frozen(self._server):
+                await asyncio.to_thread(shutil.copytree, self._store, self._copy)
+        return self
+
+    async def roll_back(self, stream: str | None = None) -> None:
+        """Kill the server; start it again, on its port, with what was copied.
+
+        ``stream``: only that one goes back, all others stay as they are. If it was
+        not there at that moment it is gone.
+        """
+        await self._server.kill()
+        await asyncio.to_thread(self._put_back, stream)
+        await self._server.start()
+
+    def _put_back(self, stream: str | None) -> None:
+        if stream is None:
+            shutil.rmtree(self._store)
+            shutil.copytree(self._copy, self._store)
+            return
+        pattern = f"*/streams/{stream}"
+        for old in list(self._store.glob(pattern)):
+            shutil.rmtree(old)
+        for kept in self._copy.glob(pattern):
+            shutil.copytree(kept, self._store / kept.relative_to(self._copy))
 
 
 @asynccontextmanager
