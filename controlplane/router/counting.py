@@ -13,7 +13,9 @@ class Counting:
     def __init__(self, metrics: RouterMetrics | None) -> None:
         """Count in ``metrics``."""
         self._metrics = metrics
+        self._counted: Core | None = None
         self._duplicates = 0
+        self.is_on = metrics is not None
 
     def moved(self, moved: Moved) -> None:
         """The position changed."""
@@ -45,6 +47,8 @@ class Counting:
         metrics, replica = self._metrics, core.replica
         if metrics is None:
             return
+        if core is not self._counted:  # the view was started again
+            self._counted, self._duplicates = core, 0
         metrics.stale_s.set(stale_for_s)
         metrics.show_source(core.source)
         metrics.duplicates_compared.inc(core.duplicates - self._duplicates)
