@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import signal
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -19,7 +18,7 @@ from controlplane.errors import (
 )
 from controlplane.server import EmbeddedServer, ServerOptions
 from tests.support.reading import everything, payloads, sequences, take
-from tests.support.servers import consumers_of, frozen, raw_client
+from tests.support.servers import StoreMark, consumers_of, frozen, raw_client
 from tests.support.waiting import eventually
 
 SPEC = StreamSpec(name="LOG", subjects=("log.>",), allow_atomic=True)
@@ -142,19 +141,13 @@ async def test_a_stream_recreated_by_others_is_a_fork(server, broker, broker_fac
     assert forked.value.revision == 3
 
 
-async def test_a_store_restored_from_an_older_copy_is_a_fork(server, broker, tmp_path):
+async def test_a_store_restored_from_an_older_copy_is_a_fork(server, broker):
     await broker.store("LOG", event(0))
-    await server.kill()
-    shutil.copytree(server.store_dir / "jetstream", tmp_path / "jetstream")
-    await server.start()
-    await broker.wait_connected(10)
+    mark = await StoreMark(server).take()
     await insist(broker, event(1))
     batches = broker.follow("LOG")
     await take(batches, 2)
-    await server.kill()
-    shutil.rmtree(server.store_dir / "jetstream")
-    shutil.copytree(tmp_path / "jetstream", server.store_dir / "jetstream")
-    await server.start()
+    await mark.roll_back()
     with pytest.raises(HistoryForkedError, match="ends at 1 now"):
         async with asyncio.timeout(10):
             await anext(batches)

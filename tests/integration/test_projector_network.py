@@ -1,7 +1,6 @@
 """A projector behind a bad network: cut off, it loses the lead and nobody's life."""
 
 import asyncio
-import shutil
 
 from controlplane.eventlog import EventLog
 from controlplane.projector.service import ProjectorService
@@ -11,6 +10,7 @@ from events import Status
 from tests.support.cells import CLOCK, projected_cell
 from tests.support.deriving import check_view
 from tests.support.proxy import Proxy
+from tests.support.servers import StoreMark
 from tests.support.waiting import eventually
 
 
@@ -76,24 +76,18 @@ async def test_in_a_black_hole_it_loses_the_lead_and_finds_its_way_back(
         beats.cancel()
 
 
-async def test_a_copy_that_grew_again_is_told_by_the_record_there(
-    tmp_path, broker_factory
-):
+async def test_a_copy_that_grew_again_is_told_by_the_record_there(broker_factory):
     """It ends above what was read; only the record at that revision is another.
 
     The projector reads nothing between its start and the loss: it knows that record
     from its snapshot.
     """
-    store, copy = tmp_path / "store", tmp_path / "copy"
-    async with EmbeddedServer(store) as server, Proxy(server.port) as proxy:
+    async with EmbeddedServer() as server, Proxy(server.port) as proxy:
         broker = await broker_factory(server.url)
         async with projected_cell(broker) as cell:
             life = cell.life("w1")
             await life.register(lease_ttl_s=3600.0)
-            await server.kill()
-            shutil.copytree(store, copy)
-            await server.start()
-            await broker.wait_connected(10)
+            mark = await StoreMark(server).take()
             await life.say(Status.DRAINING)
             async with behind(cell, broker, "first") as first:
                 await eventually(lambda: first.leading)
@@ -103,10 +97,7 @@ async def test_a_copy_that_grew_again_is_told_by_the_record_there(
                 await eventually(lambda: far.leading)
                 proxy.pause()
                 proxy.drop()
-                await server.kill()
-                shutil.rmtree(store)
-                shutil.copytree(copy, store)
-                await server.start()
+                await mark.roll_back()
                 await broker.wait_connected(10)
                 for status in (Status.STARTING, Status.READY, Status.DRAINED):
                     await life.say(status)

@@ -1,7 +1,6 @@
 """Logs and view streams that are lost or made anew under live routers."""
 
 import asyncio
-import shutil
 
 import msgspec
 import pytest
@@ -12,6 +11,7 @@ from controlplane.server import EmbeddedServer
 from controlplane.topology import init
 from tests.support.cells import projected_cell
 from tests.support.routers import Life, append_all, digests_of, view_of
+from tests.support.servers import StoreMark
 from tests.support.waiting import eventually
 
 PATIENCE_S = 20.0
@@ -123,15 +123,6 @@ async def test_nobody_has_reached_a_revision_that_the_log_does_not_have(cell, br
 
 
 # ---- an older copy of the store ----------------------------------------------------
-async def restore(server, broker, copy, within=""):
-    """Kill the server and start it again with what the copy holds below ``within``."""
-    await server.kill()
-    shutil.rmtree(server.store_dir / within)
-    shutil.copytree(copy / within, server.store_dir / within)
-    await server.start()
-    await broker.wait_connected(PATIENCE_S)
-
-
 async def shows_all(cell, view):
     await view.synced(PATIENCE_S)
     end = (await cell.log.state()).last_revision
@@ -139,33 +130,30 @@ async def shows_all(cell, view):
     assert view.digest == (await digests_of(cell.log))[end]
 
 
-async def test_synced_is_level_with_a_log_that_was_restored(tmp_path, broker_factory):
+async def test_synced_is_level_with_a_log_that_was_restored(broker_factory):
     """First the whole store with its leader alive; then the log alone, without one.
 
     Each time the log is shorter than what the view shows, and an update follows.
     """
-    store, copy = tmp_path / "store", tmp_path / "copy"
     lives = [Life(f"w{n}") for n in range(5)]
-    async with EmbeddedServer(store) as server:
+    async with EmbeddedServer() as server:
         broker = await broker_factory(server.url)
         async with projected_cell(broker) as cell, view_of(cell) as view:
             async with cell.service():
                 await append_all(cell.log, [life.registers() for life in lives])
                 await shows_all(cell, view)
-                await server.kill()
-                shutil.copytree(store, copy)
-                await server.start()
-                await broker.wait_connected(PATIENCE_S)
+                mark = await StoreMark(server).take()
                 await append_all(cell.log, [life.toggles() for life in lives])
                 await shows_all(cell, view)
-                await restore(server, broker, copy)
+                await mark.roll_back()
+                await broker.wait_connected(PATIENCE_S)
                 await append_all(cell.log, [lives[0].leaves()])
                 await shows_all(cell, view)
                 assert view.fleet.worker("prod", "w0") is None
                 await append_all(cell.log, [life.toggles() for life in lives[1:]])
                 await shows_all(cell, view)
-            (log,) = copy.rglob(cell.names.log_stream)
-            await restore(server, broker, copy, str(log.relative_to(copy)))
+            await mark.roll_back(cell.names.log_stream)
+            await broker.wait_connected(PATIENCE_S)
             await append_all(cell.log, [lives[1].leaves()])
             with pytest.raises(TimeoutError):
                 await view.synced(1)
