@@ -7,7 +7,7 @@ FAST := tests/unit tests/property tests/scenarios tests/tidy
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fast lint format types contracts bench metrics clean
+.PHONY: help setup demo test check fast lint format types contracts bench sim soak mutants metrics clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,15 @@ contracts: $(STAMP)
 
 bench: $(STAMP) ## measure, each figure beside its ceiling in the same run
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+sim: $(STAMP) ## new simulated seeds for a minute (ARGS="--seconds 600 --from 7")
+	@$(BIN)/python -m tests.simulation sim $(ARGS)
+
+soak: $(STAMP) ## the same for hours, gathering what fails; stop it at any time (ARGS="--hours 2")
+	@$(BIN)/python -m tests.simulation soak $(ARGS)
+
+mutants: $(STAMP) ## deliberate faults, and which invariant catches each (ARGS="--only NAME")
+	@$(BIN)/python -m tests.simulation mutants $(ARGS)
 
 metrics: $(STAMP) ## write the page that lists every metric
 	@$(BIN)/python -m controlplane.telemetry > .github/METRICS.md

@@ -1,0 +1,340 @@
+"""Look for seeds that break the product: ``python -m tests.simulation COMMAND``.
+
+Exit codes: 0 all hold, 1 something is broken (or a mutant survives), 64 called
+wrongly, 130 and 143 stopped by a signal before there was an answer.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from cyclopts import App, CycloptsError, Parameter
+
+from tests.simulation.crew import Crew, Stop
+from tests.simulation.failures import Failure
+from tests.simulation.hunting import Quarry, hunt
+from tests.simulation.plan import Plan
+from tests.simulation.progress import Progress
+from tests.simulation.running import (
+    PRODUCT,
+    BadInputError,
+    attempt,
+    mutant_named,
+    mutants_of,
+    world_named,
+)
+from tests.simulation.seeds import indexes, plan_chosen, plan_in
+from tests.simulation.sweeping import Limits, Sweep
+from tests.simulation.table import show_json, show_table
+from tests.simulation.telling import replay_command, said, steps_of, told
+
+OK: Final = 0
+BROKEN: Final = 1
+USAGE: Final = 64
+_SEEDS_END: Final = 2**31
+_TOO_MUCH: Final = 2**53
+
+app: Final = App(
+    name="python -m tests.simulation",
+    help="Run the product in simulated worlds full of faults.",
+    default_parameter=Parameter(negative=""),
+    version_flags=[],
+)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """What every command takes."""
+
+    world: str = PRODUCT
+    """Another module with run, plan_of and MUTANTS, to try the runner with."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Sweeping(Common):
+    """What commands that run many seeds take."""
+
+    jobs: int | None = None
+    """Processes; else as many as there are cores to use."""
+    stuck_s: float = 120.0
+    """A run that takes longer (in real time) is given up, and is a failure."""
+    quiet: Annotated[bool, Parameter(name=("--quiet", "-q"))] = False
+    """Print the result only."""
+
+    def crew(self) -> Crew:
+        """The processes."""
+        _at_least(1, jobs=self.jobs, stuck_s=self.stuck_s)
+        world_named(self.world)
+        return Crew(self.world, self.jobs or _cores())
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Searching(Sweeping):
+    """What commands that look for failing seeds take."""
+
+    first: Annotated[int | None, Parameter(name="--from")] = None
+    """The first seed; else some number, which is printed."""
+    shrink_s: float = 60.0
+    """How long to shrink a failing plan at most."""
+
+    def limits(self, seconds: float) -> Limits:
+        """How long things may take, with so long for beginning seeds."""
+        _at_least(0, seconds=seconds, shrink_s=self.shrink_s)
+        return Limits(seconds=seconds, shrink_s=self.shrink_s, stuck_s=self.stuck_s)
+
+    @property
+    def first_seed(self) -> int:
+        """The seed to begin with."""
+        if self.first is None:
+            return secrets.randbelow(_SEEDS_END)
+        _at_least(0, **{"from": self.first})
+        return self.first
+
+
+@app.command
+def sim(*, seconds: float = 60.0, options: Searching = Searching()) -> int:
+    """Run new seeds for a while; stop at the first that fails, and shrink it."""
+    limits = options.limits(seconds)
+    first = options.first_seed
+    progress = Progress(quiet=options.quiet, every_s=10.0)
+    with Stop() as stop, options.crew() as crew:
+        sweep = Sweep(crew, first, limits)
+        progress.say(f"sim: seeds from {first}")
+        for _ in sweep.until_one_fails(until=lambda: stop.signal is not None):
+            progress.tick(sweep.tally)
+        progress.clear()
+        if not sweep.failed:
+            verdict = "stopped; all held" if stop.signal else "all hold"
+            _print((f"sim: {sweep.tally}, from {first}: {verdict}",))
+            return stop.exit_code
+        progress.say(f"sim: {sweep.tally}, and seed {sweep.failed[0].seed} fails")
+        _shrink_and_tell(sweep, sweep.failed[0], stop, progress, options.world)
+    return BROKEN
+
+
+@app.command
+def soak(*, hours: float = 8.0, options: Searching = Searching()) -> int:
+    """Run new seeds for hours, shrink what fails, and gather it: one of a kind.
+
+    Stops at the end, or by Ctrl-C or SIGTERM, and says what it found.
+    """
+    limits = options.limits(hours * 3600)
+    first = options.first_seed
+    progress = Progress(quiet=options.quiet, every_s=300.0)
+    shapes: dict[tuple[str, ...], Failure] = {}
+    with Stop() as stop, options.crew() as crew:
+        sweep = Sweep(crew, first, limits)
+        progress.say(f"soak: seeds from {first}")
+        for failure in sweep.gather(until=lambda: stop.signal is not None):
+            if failure is not None and failure.shape not in shapes:
+                shapes[failure.shape] = failure
+                progress.clear()
+                _print(told(failure, world=options.world))
+            progress.tick(f"{sweep.tally}, {len(sweep.failed)} failed")
+    progress.clear()
+    _print(_found(sweep, shapes, options.world))
+    return BROKEN if sweep.failed else OK
+
+
+@app.command
+def shrink(*, seed: int, options: Searching = Searching()) -> int:
+    """Run one seed, and shrink it if it fails."""
+    limits = options.limits(0)
+    _at_least(0, seed=seed)
+    progress = Progress(quiet=options.quiet, every_s=10.0)
+    one = Sweeping(world=options.world, jobs=1, stuck_s=options.stuck_s)
+    with Stop() as stop, one.crew() as crew:
+        sweep = Sweep(crew, seed, limits)
+        for _ in sweep.until_one_fails(until=lambda: stop.signal is not None):
+            pass
+        if not sweep.failed:
+            _print((f"shrink: seed {seed} holds",))
+            return stop.exit_code
+        _shrink_and_tell(sweep, sweep.failed[0], stop, progress, options.world)
+    return BROKEN
+
+
+@app.command
+def replay(
+    *,
+    seed: int | None = None,
+    keep: str | None = None,
+    plan: Path | None = None,
+    mutant: str | None = None,
+    options: Common = Common(),
+) -> int:
+    """Run one plan and print who did what when, and how it ended.
+
+    Parameters
+    ----------
+    seed
+        The seed of the plan.
+    keep
+        Only these of its steps, as 0,4,9; "none" for none.
+    plan
+        A file with a plan, in place of the one of the seed.
+    mutant
+        A deliberate fault to put into the product.
+    """
+    world = world_named(options.world)
+    chosen = _chosen(seed, keep, plan, options.world)
+    with ExitStack() as stack:
+        if mutant is not None:
+            stack.enter_context(mutant_named(options.world, mutant).applied())
+        outcome = attempt(world.run, chosen, trace=True)
+    kept = indexes(keep) if keep is not None and plan is None else None
+    _print(steps_of(chosen, kept))
+    _print(outcome.trace)
+    if outcome.broken is None:
+        _print((f"seed {chosen.seed} holds; trace {outcome.trace_digest}",))
+        return OK
+    _print((f"seed {chosen.seed} breaks {said(outcome.broken)}",))
+    return BROKEN
+
+
+@app.command
+def digests(*seeds: int, options: Common = Common()) -> int:
+    """Run seeds and print what their traces come to: equal everywhere and always."""
+    world = world_named(options.world)
+    for seed in seeds:
+        outcome = attempt(world.run, world.plan_of(seed))
+        broken = "" if outcome.broken is None else f" {said(outcome.broken)}"
+        _print((f"{seed} {outcome.trace_digest}{broken}",))
+    return OK
+
+
+@app.command
+def mutants(
+    *,
+    seeds: int = 100,
+    enough: int = 3,
+    only: str | None = None,
+    output: Annotated[Literal["table", "json"], Parameter(name=("--output", "-o"))] = (
+        "table"
+    ),
+    options: Sweeping = Sweeping(),
+) -> int:
+    """Put deliberate faults into the product and see which invariant notices each.
+
+    Parameters
+    ----------
+    seeds
+        Run seeds 1 to this for each mutant.
+    enough
+        Go on to the next mutant when so many seeds have caught it.
+    only
+        This mutant alone.
+    output
+        A table or one JSON document.
+    """
+    _at_least(1, seeds=seeds, enough=enough)
+    chosen = (
+        mutants_of(options.world)
+        if only is None
+        else (mutant_named(options.world, only),)
+    )
+    quarries = tuple(Quarry(each, seeds=seeds, enough=enough) for each in chosen)
+    progress = Progress(quiet=options.quiet, every_s=30.0)
+    with Stop() as stop, options.crew() as crew:
+        for done in hunt(
+            crew,
+            quarries,
+            limit_s=options.stuck_s,
+            until=lambda: stop.signal is not None,
+        ):
+            caught = sum(quarry.row().caught > 0 for quarry in quarries)
+            progress.tick(f"{done} runs, {caught} of {len(quarries)} caught")
+    progress.clear()
+    rows = [quarry.row() for quarry in quarries]
+    show_json(rows) if output == "json" else show_table(rows)
+    if stop.signal is not None:
+        return stop.exit_code
+    return OK if all(row.ok for row in rows) else BROKEN
+
+
+def _shrink_and_tell(
+    sweep: Sweep, failure: Failure, stop: Stop, progress: Progress, world: str
+) -> None:
+    progress.say(f"shrinking seed {failure.seed} ({failure.broken.invariant})…")
+    shrunk = failure
+    for answer in sweep.shrunk(failure, until=lambda: stop.signal is not None):
+        shrunk = answer or shrunk
+    progress.clear()
+    _print(told(shrunk, world=world))
+
+
+def _found(
+    sweep: Sweep, shapes: dict[tuple[str, ...], Failure], world: str
+) -> Iterable[str]:
+    """The last lines of a soak: every kind of failure, each with its command."""
+    yield f"soak: {sweep.tally}; {len(sweep.failed)} failed"
+    counted = Counter(failure.broken.invariant for failure in sweep.failed)
+    for invariant, seeds in sorted(counted.items()):
+        yield f"{invariant}: {seeds} seeds"
+        told_of = [f for s, f in shapes.items() if s[0] == invariant]
+        raw = [f for f in sweep.failed if f.broken.invariant == invariant]
+        for failure in told_of or raw[:1]:
+            yield f"  {replay_command(failure.seed, keep=failure.keep, world=world)}"
+
+
+def _chosen(seed: int | None, keep: str | None, plan: Path | None, world: str) -> Plan:
+    if plan is None and seed is None:
+        message = "say which run: --seed N, or --plan FILE"
+        raise BadInputError(message)
+    if plan is None:
+        _at_least(0, seed=seed)
+        kept = None if keep is None else indexes(keep)
+        return plan_chosen(world_named(world).plan_of(seed), kept)
+    chosen = plan_in(plan)
+    if seed not in (None, chosen.seed):
+        message = f"the plan in {plan} is of seed {chosen.seed}, not {seed}"
+        raise BadInputError(message)
+    return plan_chosen(chosen, None if keep is None else indexes(keep))
+
+
+def _at_least(least: int, **numbers: float | None) -> None:
+    """Refuse what is less, or no number at all."""
+    for name, number in numbers.items():
+        if number is not None and not least <= number < _TOO_MUCH:
+            option = f"--{name.replace('_', '-')}"
+            message = f"{option} must be {least} or more, not {number}"
+            raise BadInputError(message)
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _print(lines: Iterable[str]) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def main(words: list[str]) -> int:
+    """Do what the words say; bad words are one line on stderr."""
+    try:
+        command, bound, _ = app.parse_args(
+            words, exit_on_error=False, print_error=False
+        )
+        return command(*bound.args, **bound.kwargs) or OK
+    except (CycloptsError, BadInputError) as error:
+        line = " ".join(str(error).split())
+        sys.stderr.write(f"simulation: {line}\n")
+        return USAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,148 @@
+"""Running plans: the world they run in, and one attempt at one plan."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import traceback
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from tests.simulation.outcome import Broken, Outcome
+from tests.simulation.plan import Plan
+
+ROOT: Final = Path(__file__).parents[2]
+PRODUCT_ROOMS: Final = ("controlplane", "projections", "events")
+PRODUCT: Final = "tests.simulation"
+"""The world that has the product in it; others are modules for tests of the runner."""
+
+
+class BadInputError(ValueError):
+    """What was asked for cannot be done. The message says what is wrong with it."""
+
+
+class Run(Protocol):
+    """Runs a plan to its end or to its first violation."""
+
+    def __call__(self, plan: Plan, *, trace: bool = False) -> Outcome: ...
+
+
+class PlanOf(Protocol):
+    """The plan that a seed stands for."""
+
+    def __call__(self, seed: int) -> Plan: ...
+
+
+class Mutant(Protocol):
+    """A deliberate fault of the product, to see whether an invariant notices."""
+
+    name: str
+    what: str
+
+    def applied(self) -> AbstractContextManager[object]:
+        """The fault is in the product while this is entered."""
+
+
+class World(msgspec.Struct, frozen=True, kw_only=True):
+    """What plans are made for and run in."""
+
+    name: str
+    run: Run
+    plan_of: PlanOf
+
+
+def world_named(name: str) -> World:
+    """The product's world, or the one that a module defines as a whole."""
+    running, planning = _part(name, "world"), _part(name, "planning")
+    return World(name=name, run=running.run, plan_of=planning.plan_of)
+
+
+def mutants_of(world_name: str) -> tuple[Mutant, ...]:
+    """The deliberate faults known for a world."""
+    return _part(world_name, "mutants").MUTANTS
+
+
+def mutant_named(world_name: str, name: str) -> Mutant:
+    """That mutant; the error of any other name tells which there are."""
+    mutants = mutants_of(world_name)
+    for mutant in mutants:
+        if mutant.name == name:
+            return mutant
+    known = ", ".join(mutant.name for mutant in mutants)
+    message = f"there is no mutant {name!r}; there are: {known}"
+    raise BadInputError(message)
+
+
+def _part(world_name: str, part: str) -> Any:
+    """The module that has a part of a world."""
+    name = f"{world_name}.{part}" if world_name == PRODUCT else world_name
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        message = f"there is no world {world_name!r}: no module {error.name}"
+        raise BadInputError(message) from error
+
+
+@contextmanager
+def collected_afterwards() -> Iterator[None]:
+    """Garbage is collected between runs and not in them.
+
+    A run makes cycles by the thousand and lives for less than a second; what is
+    collected by chance in the middle would also run finalizers at chance moments.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+        gc.collect()
+
+
+def attempt(run: Run, plan: Plan, *, trace: bool = False) -> Outcome:
+    """Run a plan. An exception that gets out of the world is a finding as well."""
+    with collected_afterwards():
+        try:
+            return run(plan, trace=trace)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it has a seed
+            return _crashed(plan, error)
+
+
+def _crashed(plan: Plan, error: Exception) -> Outcome:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "nowhere"
+    kind = type(error).__name__
+    return Outcome(
+        seed=plan.seed,
+        broken=Broken(
+            invariant=f"crash:{kind}",
+            what=f"{kind} at {where.removeprefix(f'{ROOT}/')}: {error}",
+            at_s=plan.end_s,
+        ),
+        trace_digest="",
+        trace=tuple("".join(traceback.format_exception(error)).splitlines()),
+        callbacks=0,
+        records=0,
+        virtual_s=plan.end_s,
+    )
+
+
+def asserted_by_product(error: BaseException) -> bool:
+    """Whether an assertion of the product's own code failed, and none of ours."""
+    if not isinstance(error, AssertionError):
+        return False
+    frames = traceback.extract_tb(error.__traceback__)
+    rooms = tuple(f"{ROOT / room}/" for room in PRODUCT_ROOMS)
+    return bool(frames) and frames[-1].filename.startswith(rooms)
+
+
+def subset(plan: Plan, keep: tuple[int, ...]) -> Plan:
+    """The plan with only those steps, by their index."""
+    return msgspec.structs.replace(plan, steps=tuple(plan.steps[i] for i in keep))

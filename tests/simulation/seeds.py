@@ -1,0 +1,108 @@
+"""The seeds that once failed: ``seeds.txt``, one a line, with what each found.
+
+A line is ``SEED  # what it found``, or ``SEED keep=0,4,9  # what`` for the steps
+that were enough. What a seed means changes with the planner; a plan that must stay
+as it was is written out instead: ``plan=NAME.json  # what``, a file in ``plans/``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.simulation.plan import PLAN_DECODER, Plan
+from tests.simulation.running import BadInputError, PlanOf, subset
+
+ROOM: Final = Path(__file__).parent
+SEEDS_FILE: Final = ROOM / "seeds.txt"
+PLANS: Final = ROOM / "plans"
+_LINE: Final = re.compile(
+    r"(?:(?P<seed>\d+)(?:\s+keep=(?P<keep>\S*))?|plan=(?P<plan>[\w.-]+\.json))"
+    r"\s+#\s*(?P<what>\S.*)"
+)
+
+
+class KeptSeed(msgspec.Struct, frozen=True, kw_only=True):
+    """A seed, or the plan in a file, that once failed."""
+
+    seed: int = 0
+    keep: tuple[int, ...] | None = None
+    plan: str = ""
+    what: str = ""
+
+    @property
+    def name(self) -> str:
+        """How a test of it is called."""
+        return self.plan or f"{self.seed}"
+
+
+def kept_seeds(text: str) -> tuple[KeptSeed, ...]:
+    """What the lines say. A line that says nothing sensible is a `BadInputError`."""
+    kept = []
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            message = f"seeds.txt, line {number}: not 'SEED [keep=…]  # what': {line}"
+            raise BadInputError(message)
+        keep = match["keep"]
+        kept.append(
+            KeptSeed(
+                seed=int(match["seed"] or 0),
+                keep=None if keep is None else indexes(keep),
+                plan=match["plan"] or "",
+                what=match["what"],
+            )
+        )
+    return tuple(kept)
+
+
+def plan_kept(kept: KeptSeed, plan_of: PlanOf) -> Plan:
+    """The plan to run for a line."""
+    if kept.plan:
+        return plan_in(PLANS / kept.plan)
+    return plan_chosen(plan_of(kept.seed), kept.keep)
+
+
+def plan_in(path: Path) -> Plan:
+    """The plan that a file holds."""
+    try:
+        return PLAN_DECODER.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        message = f"no plan in {path}: {error}"
+        raise BadInputError(message) from error
+
+
+def plan_chosen(plan: Plan, keep: tuple[int, ...] | None) -> Plan:
+    """The plan, or only the steps of it that are named."""
+    if keep is None:
+        return plan
+    beyond = [index for index in keep if index >= len(plan.steps)]
+    if beyond:
+        message = (
+            f"step {beyond[0]} is not there: seed {plan.seed} has the steps "
+            f"0 to {len(plan.steps) - 1}"
+        )
+        raise BadInputError(message)
+    return subset(plan, keep)
+
+
+def indexes(text: str) -> tuple[int, ...]:
+    """``0,4,9`` as numbers in order; ``none`` is none of them."""
+    if text == "none":
+        return ()
+    words = text.split(",")
+    if not all(word.isascii() and word.isdigit() for word in words):
+        message = f"steps are named as 0,4,9 (or none), not {text!r}"
+        raise BadInputError(message)
+    return tuple(sorted({int(word) for word in words}))
+
+
+def as_words(keep: tuple[int, ...]) -> str:
+    """What `indexes` reads."""
+    return ",".join(map(str, keep)) or "none"

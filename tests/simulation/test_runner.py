@@ -1,0 +1,289 @@
+"""The runner of the simulation, as a shell sees it, in a world of a few lines."""
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.simulation import toy_world
+from tests.simulation.running import BadInputError, attempt
+from tests.simulation.seeds import KeptSeed, indexes, kept_seeds, plan_kept
+from tests.support.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+TOY = ("--world", "tests.simulation.toy_world")
+TIMEOUT_S = 60.0
+HARMLESS = ("--from", str(toy_world.HARMLESS))
+
+
+class Ended:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    def __repr__(self):
+        return f"exit {self.code}\n{self.out}\n{self.err}"
+
+
+async def spawn(*words, **environ):
+    return await asyncio.create_subprocess_exec(
+        *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **environ},
+        cwd=ROOT,
+    )
+
+
+async def ended(process):
+    async with asyncio.timeout(TIMEOUT_S):
+        out, err = await process.communicate()
+    return Ended(process.returncode, out.decode(), err.decode())
+
+
+async def simulation(*words, **environ):
+    command = (sys.executable, "-m", "tests.simulation", *words)
+    return await ended(await spawn(*command, **environ))
+
+
+@asynccontextmanager
+async def at_work(*words):
+    """A command that runs seeds, and the processes that it has for it."""
+    process = await spawn(sys.executable, "-m", "tests.simulation", *words, *TOY)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            assert b"seeds from" in await process.stderr.readline()
+        pids = children_of(process.pid)
+        assert len(pids) >= 2
+        yield process, pids
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+def children_of(pid):
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in text.split()]
+
+
+def none_alive(pids):
+    return not any(is_alive(pid) for pid in pids)
+
+
+def is_alive(pid):
+    """Whether it runs: one that only waits for init to take note does not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+async def test_sim_shrinks_the_first_failure_and_its_one_command_replays_it():
+    found = await simulation("sim", "--from", "1", "--jobs", "1", *TOY)
+    assert found.code == 1
+    assert "seed 7 breaks prefix" in found.out
+    assert "to 2 by" in found.out
+    command = re.search(r"replay it with:\n +(.*)\n", found.out)[1]
+    again = await ended(await spawn(*shlex.split(command)))
+    assert again.code == 1
+    assert "seed 7 breaks prefix" in again.out
+    assert "crash process=p1" in again.out
+
+
+async def test_the_steps_kept_are_named_when_none_had_to_be_simplified():
+    found = await simulation("sim", "--from", "11", "--jobs", "1", *TOY)
+    command = re.search(r"replay it with:\n +(.*)\n", found.out)[1]
+    assert "--seed 11 --keep" in command
+    assert (await ended(await spawn(*shlex.split(command)))).code == 1
+
+
+async def test_sim_says_what_it_ran_when_all_hold():
+    held = await simulation("sim", *HARMLESS, "--seconds", "0.5", *TOY)
+    assert held.code == 0
+    assert re.fullmatch(
+        r"sim: \d+ seeds in \d+ s \(\d+/min\), \d+ records, [\d.]+ virtual hours, "
+        rf"from {toy_world.HARMLESS}: all hold\n",
+        held.out,
+    )
+    assert held.err == f"sim: seeds from {toy_world.HARMLESS}\n"
+
+
+async def test_quiet_leaves_the_last_lines_only():
+    held = await simulation("sim", *HARMLESS, "--seconds", "0", "-q", *TOY)
+    assert (held.code, held.err) == (0, "")
+    assert held.out.startswith("sim: ")
+
+
+async def test_sim_says_where_it_began_if_nobody_did():
+    words = ("sim", "--seconds", "0", "--jobs", "1", *TOY)
+    one, other = await simulation(*words), await simulation(*words)
+    begun = re.compile(r"sim: seeds from (\d+)\n")
+    assert begun.match(one.err)[1] != begun.match(other.err)[1]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+async def test_a_signal_ends_sim_and_all_its_processes(number, code):
+    async with at_work("sim", "--seconds", "600", *HARMLESS, "--jobs", "2") as (
+        process,
+        pids,
+    ):
+        process.send_signal(number)
+        stopped = await ended(process)
+        assert stopped.code == code
+        assert "stopped; all held" in stopped.out
+        assert "Traceback" not in stopped.err
+        await eventually(lambda: none_alive(pids))
+
+
+async def test_a_signal_ends_a_soak_that_says_what_it_found():
+    words = ("soak", "--hours", "1", *HARMLESS, "--jobs", "2")
+    async with at_work(*words) as (process, pids):
+        process.send_signal(signal.SIGINT)
+        stopped = await ended(process)
+        assert stopped.code == 0
+        assert "0 failed" in stopped.out
+        await eventually(lambda: none_alive(pids))
+
+
+async def test_no_process_outlives_a_runner_that_was_killed():
+    async with at_work("sim", "--seconds", "600", *HARMLESS, "--jobs", "2") as (
+        process,
+        pids,
+    ):
+        process.kill()
+        await process.wait()
+        await eventually(lambda: none_alive(pids), within_s=20.0)
+
+
+async def test_soak_gathers_one_failure_of_each_shape_and_goes_on():
+    found = await simulation(
+        *("soak", "--hours", "0.001", "--from", "76", "--stuck-s", "1", *TOY),
+        *("--jobs", "2", "-q"),
+    )
+    assert found.code == 1
+    whole, _, summary = found.out.rpartition("soak: ")
+    assert whole.count("breaks prefix") == 1
+    assert whole.count("breaks liveness") == 1
+    for name in ("prefix", "liveness", "stuck", "crash:RuntimeError"):
+        assert re.search(rf"^{name}: \d+ seeds\n +\S+ -m", summary, re.MULTILINE)
+
+
+async def test_a_run_that_never_ends_is_a_failure_that_tells_where():
+    stuck = await simulation("shrink", "--seed", "77", "--stuck-s", "1", *TOY)
+    assert stuck.code == 1
+    assert "breaks stuck" in stuck.out
+    assert re.search(r"toy_world\.py., line \d+ in run", stuck.out)
+
+
+async def test_a_seed_that_comes_to_something_else_the_second_time_is_told():
+    moody = await simulation("shrink", "--seed", str(toy_world.MOODY), *TOY)
+    assert moody.code == 1
+    assert f"seed {toy_world.MOODY} breaks determinism" in moody.out
+
+
+async def test_replay_puts_a_mutant_in():
+    words = ("replay", "--seed", "1", *TOY)
+    assert (await simulation(*words)).code == 0
+    caught = await simulation(*words, "--mutant", "deaf")
+    assert caught.code == 1
+    assert "breaks routable" in caught.out
+
+
+async def test_the_hunt_tells_who_caught_which_mutant_and_fails_by_a_survivor():
+    hunted = await simulation("mutants", "--seeds", "6", "-o", "json", "-q", *TOY)
+    assert hunted.code == 1
+    deaf, harmless, ill_fitting = json.loads(hunted.out)
+    assert (deaf["caught_by"], deaf["seeds"]) == ({"routable": 3}, 3)
+    assert (harmless["caught"], harmless["noticed"], harmless["errors"]) == (0, 6, [])
+    assert ill_fitting["caught"] == 0
+    assert "TypeError" in ill_fitting["errors"][0]
+
+
+async def test_a_seed_that_fails_without_the_mutant_is_no_evidence():
+    hunted = await simulation(
+        "mutants", "--only", "deaf", "--enough", "9", "--seeds", "7", *TOY
+    )
+    assert hunted.code == 1
+    assert "seed 7 fails without a mutant" in " ".join(hunted.out.split())
+
+
+async def test_the_table_of_mutants_fits_80_columns():
+    hunted = await simulation("mutants", "--only", "deaf", "-q", *TOY, COLUMNS="200")
+    assert hunted.code == 0
+    assert "routable (3)" in hunted.out
+    assert max(map(len, hunted.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sim --from x",
+        "sim --from=-1",
+        "sim --seconds nan",
+        "sim --jobs 0",
+        "soak --hours=-1",
+        "mutants --only nobody",
+        "mutants --seeds 0",
+        "replay",
+        "replay --seed 7 --keep 0,99",
+        "replay --seed 7 --keep a,b",
+        "replay --plan /no/such/plan.json",
+        "replay --seed 1 --mutant nobody",
+        "sim --world no.such.world",
+        "dance",
+    ],
+)
+async def test_what_makes_no_sense_is_one_line_and_exit_code_64(words):
+    toy = () if "--world" in words or words == "dance" else TOY
+    refused = await simulation(*words.split(), *toy)
+    assert (refused.code, refused.out) == (64, "")
+    assert refused.err.startswith("simulation: ")
+    assert refused.err.count("\n") == 1
+
+
+def test_kept_seeds_are_read_with_what_they_found():
+    text = """
+        # a comment
+        12  # routers went back
+        34 keep=0,4,9  # a lost tail
+        56 keep=none  # an empty plan
+        plan=trimmed.json  # an old snapshot
+    """
+    assert kept_seeds(text) == (
+        KeptSeed(seed=12, what="routers went back"),
+        KeptSeed(seed=34, keep=(0, 4, 9), what="a lost tail"),
+        KeptSeed(seed=56, keep=(), what="an empty plan"),
+        KeptSeed(plan="trimmed.json", what="an old snapshot"),
+    )
+
+
+@pytest.mark.parametrize("line", ["12", "12 #", "x # why", "12 keep=a # why", "-1 # y"])
+def test_a_kept_seed_says_what_it_found_and_is_a_number(line):
+    with pytest.raises(BadInputError):
+        kept_seeds(line)
+
+
+def test_a_kept_seed_runs_with_its_steps_only():
+    kept = KeptSeed(seed=11, keep=indexes("0,2"), what="")
+    assert plan_kept(kept, toy_world.plan_of).steps == (
+        toy_world.plan_of(11).steps[0],
+        toy_world.plan_of(11).steps[2],
+    )
+
+
+def test_a_crash_of_the_world_is_an_outcome_with_its_place():
+    outcome = attempt(toy_world.run, toy_world.plan_of(88))
+    assert outcome.broken.invariant == "crash:RuntimeError"
+    assert "tests/simulation/toy_world.py:" in outcome.broken.what
+    assert outcome.trace[-1] == "RuntimeError: a toy broke"
