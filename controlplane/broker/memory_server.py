@@ -20,6 +20,10 @@ _REMEMBERED_MAX: Final = 10_000
 """Subjects of which it is remembered who listens and who stores."""
 
 
+def _has_wildcards(subject: str) -> bool:
+    return "*" in subject or subject.endswith(">")
+
+
 def _system_clock() -> datetime:
     return datetime.now(UTC)
 
@@ -61,8 +65,11 @@ class MemoryServer:
         self.server_id: Final = "MEMORY"
         self.streams: Final[dict[str, MemoryStream]] = {}
         self._clock: Final = clock
-        self._subscriptions: Final[list[MemorySubscription]] = []
-        self._listening: Final[dict[str, tuple[MemorySubscription, ...]]] = {}
+        self._subscriptions: Final[dict[str, dict[MemorySubscription, int]]] = {}
+        """By subject or pattern, each with its number in order of subscribing."""
+        self._numbers = 0
+        self._patterns: Final[dict[str, tuple[str, ...]]] = {}
+        """Which patterns with wildcards a subject falls under."""
         self._owners: Final[dict[str, MemoryStream | None]] = {}
         self._watchers: Final[dict[asyncio.Event, str]] = {}
         self._batches = 0
@@ -81,21 +88,23 @@ class MemoryServer:
     # ---- core ------------------------------------------------------------------
     def subscribe(self, subscription: MemorySubscription) -> None:
         """Deliver to ``subscription`` from now on."""
-        self._subscriptions.append(subscription)
-        self._listening.clear()
+        subject = subscription.subject
+        if subject not in self._subscriptions and _has_wildcards(subject):
+            self._patterns.clear()
+        self._numbers += 1
+        self._subscriptions.setdefault(subject, {})[subscription] = self._numbers
 
     def unsubscribe(self, subscription: MemorySubscription) -> None:
         """Deliver to ``subscription`` no more."""
-        if subscription in self._subscriptions:
-            self._subscriptions.remove(subscription)
-            self._listening.clear()
+        self._subscriptions.get(subscription.subject, {}).pop(subscription, None)
 
     def drop(self, client: MemoryClient) -> None:
         """Forget a client that left."""
-        for subscription in list(self._subscriptions):
-            if subscription.client is client:
-                subscription.shut()
-                self.unsubscribe(subscription)
+        for subscriptions in self._subscriptions.values():
+            for subscription in list(subscriptions):
+                if subscription.client is client:
+                    subscription.shut()
+                    self.unsubscribe(subscription)
 
     def publish(self, subject: str, payload: bytes) -> None:
         """Take a core message; a stream that listens there stores it, unasked."""
@@ -110,20 +119,34 @@ class MemoryServer:
         self, subject: str, payload: bytes, headers: Mapping[str, str] | None
     ) -> None:
         """Hand a message to who listens and is connected, in order of subscribing."""
-        listening = self._listening.get(subject)
-        if listening is None:
-            listening = self._remember_listeners(subject)
+        listening = self._listening_on(subject)
         if listening:
             message = CoreMessage(subject=subject, payload=payload, headers=headers)
             for subscription in listening:
                 if subscription.client.connected:
                     subscription.put(message)
 
-    def _remember_listeners(self, subject: str) -> tuple[MemorySubscription, ...]:
-        if len(self._listening) >= _REMEMBERED_MAX:
-            self._listening.clear()
-        found = tuple(s for s in self._subscriptions if matches(s.subject, subject))
-        self._listening[subject] = found
+    def _listening_on(self, subject: str) -> list[MemorySubscription]:
+        exact = self._subscriptions.get(subject)
+        patterns = self._patterns.get(subject)
+        if patterns is None:
+            patterns = self._remember_patterns(subject)
+        if not patterns:
+            return list(exact) if exact else []
+        found = dict(exact or {})
+        for pattern in patterns:
+            found.update(self._subscriptions[pattern])
+        return sorted(found, key=found.__getitem__)
+
+    def _remember_patterns(self, subject: str) -> tuple[str, ...]:
+        if len(self._patterns) >= _REMEMBERED_MAX:
+            self._patterns.clear()
+        found = tuple(
+            pattern
+            for pattern in self._subscriptions
+            if _has_wildcards(pattern) and matches(pattern, subject)
+        )
+        self._patterns[subject] = found
         return found
 
     # ---- streams ---------------------------------------------------------------

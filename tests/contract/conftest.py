@@ -1,7 +1,10 @@
-"""The two brokers that the contract suite holds to the same behaviour."""
+"""The three brokers that the contract suite holds to the same behaviour."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from random import Random
 
 import pytest
 
@@ -9,7 +12,10 @@ from controlplane.broker import Broker, StreamSpec
 from controlplane.broker.jetstream import JetStreamBroker
 from controlplane.broker.memory import MemoryBroker, MemoryServer
 from controlplane.server import EmbeddedServer, ServerOptions
+from tests.simulation.broker import SimBroker, Weather
+from tests.simulation.server import EPOCH, SimServer
 from tests.support.servers import unique
+from tests.support.waiting import eventually
 
 
 class Bench:
@@ -59,6 +65,42 @@ class MemoryBench(Bench):
         return broker
 
 
+class SimulatedBench(Bench):
+    """The broker of the simulation, in good weather and real time."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        super().__init__(stack)
+        loop = asyncio.get_running_loop()
+        self.server = SimServer(loop)
+        since = datetime.now(UTC) - EPOCH
+        self.server.offset_s = since.total_seconds() - loop.time()
+
+    def make(self, connect_timeout_s: float, *denied: str) -> SimBroker:
+        return SimBroker(
+            self.server,
+            Random(1),
+            weather=Weather(least_s=0.0, more_s=0.0005),
+            connect_timeout_s=connect_timeout_s,
+            denied=denied,
+        )
+
+    async def cut(self, broker: Broker) -> None:
+        broker.cut = True
+        broker.broken(landing=0.0)
+        await eventually(lambda: not broker.connected)
+
+    async def mend(self, broker: Broker) -> None:
+        broker.cut = False
+        broker.may_connect()
+
+    async def restricted(self, *denied: str) -> Broker:
+        broker = self.make(4.0, *denied)
+        self.stack.push_async_callback(broker.stop)
+        await broker.start()
+        await broker.wait_connected(10)
+        return broker
+
+
 class NatsBench(Bench):
     """On the shared server, unless the test asks to break something."""
 
@@ -100,22 +142,26 @@ class NatsBench(Bench):
         return broker
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=["memory", "simulated", "nats"])
 async def bench(request, shared_nats_server) -> AsyncIterator[Bench]:
     """A server that the test may not break."""
     async with AsyncExitStack() as stack:
         if request.param == "memory":
             yield MemoryBench(stack)
+        elif request.param == "simulated":
+            yield SimulatedBench(stack)
         else:
             yield NatsBench(stack, shared_nats_server)
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=["memory", "simulated", "nats"])
 async def fragile(request) -> AsyncIterator[Bench]:
     """A server of the test's own, whose connection it may cut and mend."""
     async with AsyncExitStack() as stack:
         if request.param == "memory":
             yield MemoryBench(stack)
+        elif request.param == "simulated":
+            yield SimulatedBench(stack)
         else:
             server = await stack.enter_async_context(EmbeddedServer())
             yield NatsBench(stack, server)

@@ -192,6 +192,19 @@ class DropConsumers(_Step, frozen=True, kw_only=True, tag="drop_consumers"):
     stream: Literal["log", "view"]
 
 
+class NodeStall(_Step, frozen=True, kw_only=True, tag="node_stall"):
+    """One server of two is stopped and continued; its clients find the other."""
+
+    node: Literal["n1", "n2"]
+    for_s: float
+
+
+class NoResponders(_Step, frozen=True, kw_only=True, tag="no_responders"):
+    """JetStream has no leader for a while: appends are refused, certainly."""
+
+    for_s: float
+
+
 class Lag(_Step, frozen=True, kw_only=True, tag="lag"):
     """Consumers and listings are served by a replica that is so far behind."""
 
@@ -226,6 +239,8 @@ Step: TypeAlias = (
     | TrimView
     | SpoilSnapshot
     | DropConsumers
+    | NodeStall
+    | NoResponders
     | Lag
     | Plant
 )

@@ -1,0 +1,261 @@
+"""An event loop in virtual time, in which many processes live in one.
+
+Time passes only when nobody has anything to do: then it jumps to the next timer. The
+same callbacks come in the same order on every run; nothing depends on addresses,
+hashes, threads or the machine's clock.
+
+Every callback belongs to the `Process` whose context it was scheduled in. A process
+can be frozen (its callbacks wait, as after SIGSTOP), continued, and killed (its
+callbacks never run, not even ``finally`` blocks, as after SIGKILL).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar, copy_context
+from heapq import heappop, heappush
+from typing import Any, Final
+
+PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+class State(enum.Enum):
+    """What the operating system does with a process."""
+
+    RUNNING = "running"
+    FROZEN = "frozen"
+    DEAD = "dead"
+
+
+class Process:
+    """A group of callbacks with one fate, and clocks of its own."""
+
+    def __init__(self, name: str, loop: SimLoop) -> None:
+        self.name: Final = name
+        self.state = State.RUNNING
+        self.wall_offset_s = 0.0
+        self.version: object = None
+        """Which software it runs; see `SimLoop.switch`."""
+        self.look: Callable[[], None] | None = None
+        """Called after each of its callbacks."""
+        self.die_in = -1
+        """So many more callbacks, then it is killed; below 0: none of it."""
+        self.at_death: Callable[[], None] | None = None
+        self._loop: Final = loop
+        self._waiting: list[Handle] = []
+        self.context: Final = copy_context()
+        self.context.run(PROCESS.set, self)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run ``work`` as a task of this process."""
+        return self._loop.create_task(work, context=self.context)
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        if self.state is State.RUNNING:
+            self.state = State.FROZEN
+
+    def thaw(self) -> None:
+        """SIGCONT: all that waited happens now, in its order."""
+        if self.state is State.FROZEN:
+            self.state = State.RUNNING
+            waiting, self._waiting = self._waiting, []
+            self._loop.ready.extend(waiting)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self.state is not State.DEAD:
+            self.state, self._waiting = State.DEAD, []
+            if self.at_death is not None:
+                self.at_death()
+
+    def withhold(self, handle: Handle) -> None:
+        """What to do with a callback that may not run now."""
+        if self.state is State.FROZEN:
+            self._waiting.append(handle)
+
+
+class Handle:
+    """A callback to come. Looks like asyncio's, as far as anybody looks."""
+
+    __slots__ = ("_gone", "_when_s", "args", "callback", "context", "process")
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context,
+        when_s: float,
+    ) -> None:
+        self.callback, self.args, self.context = callback, args, context
+        self.process = context.get(PROCESS)
+        self._when_s, self._gone = when_s, False
+
+    def cancel(self) -> None:
+        self._gone = True
+        self.callback, self.args = _nothing, ()
+
+    def cancelled(self) -> bool:
+        return self._gone
+
+    def when(self) -> float:
+        return self._when_s
+
+
+class SimTask(asyncio.Task):  # type: ignore[type-arg]
+    """A task whose place in a set does not depend on its address."""
+
+    def __init__(self, number: int, work: Any, **options: Any) -> None:
+        self._number = number
+        super().__init__(work, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """The loop. See the module."""
+
+    def __init__(self) -> None:
+        self.ready: Final[deque[Handle]] = deque()
+        self.callbacks = 0
+        """So many have run."""
+        self.switch: Callable[[object], None] | None = None
+        """Called with a process's version before it runs, if another's ran last."""
+        self.failures: Final[list[dict[str, Any]]] = []
+        self._now_s = 0.0
+        self._timers: list[tuple[float, int, Handle]] = []
+        self._numbers = itertools.count()
+        self._version: object = None
+        self._closed = False
+        self._halted = False
+
+    # ---- running ---------------------------------------------------------------
+    def run_to(self, end_s: float) -> None:
+        """Run everything that is due up to ``end_s``, or until `halt`."""
+        ready, timers = self.ready, self._timers
+        with self._running():
+            while not self._halted:
+                while timers and timers[0][0] <= self._now_s:
+                    ready.append(heappop(timers)[2])
+                if not ready:
+                    if not timers or timers[0][0] > end_s:
+                        break
+                    self._now_s = timers[0][0]
+                    continue
+                self._run_one(ready.popleft())
+        if not self._halted:
+            self._now_s = max(self._now_s, end_s)
+
+    def _run_one(self, handle: Handle) -> None:
+        process = handle.process
+        if process is None:
+            handle.context.run(handle.callback, *handle.args)
+            return
+        if process.state is not State.RUNNING:
+            process.withhold(handle)
+            return
+        if process.version is not self._version and self.switch is not None:
+            self._version = process.version
+            self.switch(process.version)
+        self.callbacks += 1
+        handle.context.run(handle.callback, *handle.args)
+        if process.look is not None:
+            process.look()
+        if process.die_in >= 0:
+            process.die_in -= 1
+            if process.die_in < 0:
+                process.kill()
+
+    def halt(self) -> None:
+        """Stop running, for good: enough was seen."""
+        self._halted = True
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        before = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            yield
+        finally:
+            asyncio._set_running_loop(before)
+
+    # ---- what asyncio asks of a loop -------------------------------------------
+    def time(self) -> float:
+        return self._now_s
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        handle = Handle(callback, args, context or copy_context(), self._now_s)
+        self.ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Any, *args: Any, context: Any = None
+    ) -> Any:
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> Any:
+        handle = Handle(callback, args, context or copy_context(), when)
+        heappush(self._timers, (when, next(self._numbers), handle))
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self, coro: Any, *, name: Any = None, context: Any = None
+    ) -> asyncio.Task[Any]:
+        return SimTask(
+            next(self._numbers), coro, loop=self, name=name or "task", context=context
+        )
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Any, *args: Any
+    ) -> asyncio.Future[Any]:
+        """No threads here: it happens a moment later, in one piece."""
+        del executor
+        future = self.create_future()
+
+        def run() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as error:  # noqa: BLE001 - the caller's, as in a thread
+                future.set_exception(error)
+
+        self.call_soon(run)
+        return future
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return asyncio._get_running_loop() is self
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        self._closed = True
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Keep what nobody asked for, as an error that no task's owner looked at."""
+        if not self._closed:
+            self.failures.append(context)
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,227 @@
+"""The simulated NATS servers: streams that all share, links that each has alone.
+
+Streams, batches, expectations and error codes are those of the product's broker in
+memory. Here that gets a network (`broker.SimBroker` is a client's end of it) and
+faults: servers that die and come back with less than they had, that stall and then
+answer all at once, consumers that are deleted, a replica that lags.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
+
+from controlplane.broker import Message, StreamSpec
+from controlplane.broker.memory_server import MemoryServer
+from controlplane.broker.memory_stream import MemoryStream
+
+from .stream import SimStream
+
+EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
+NODES: Final = ("n1", "n2")
+
+
+class Client(Protocol):
+    """What the server knows of a client's link."""
+
+    node: str
+
+    def down(self, deliver: Callable[..., None], *args: object) -> None:
+        """Send to the client: it is delivered there, later."""
+
+    def broken(self, *, landing: float) -> None:
+        """The connection broke."""
+
+    def may_connect(self) -> None:
+        """An obstacle went away."""
+
+    def silent(self) -> None:
+        """From now on nothing comes from the server, and nothing is refused."""
+
+    def flush(self) -> None:
+        """What was held in the network arrives now."""
+
+
+class Observer(Protocol):
+    """Who is told what the streams hold."""
+
+    def stored(self, stream: str, message: Message) -> None: ...
+    def cut(self, stream: str, last: int) -> None: ...
+    def made(self, stream: str, spec: StreamSpec) -> None: ...
+    def gone(self, stream: str) -> None: ...
+
+
+class Consumer:
+    """The server's side of one `follow`."""
+
+    def __init__(
+        self,
+        client: Client,
+        stream: MemoryStream | None,
+        pattern: str | None,
+        after: int,
+        take: Callable[[list[Message]], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self.client, self.stream, self.pattern = client, stream, pattern
+        self.sent_to, self.take, self.lost = after, take, lost
+
+    def push(self) -> None:
+        """Send what is new."""
+        end = self.stream.last_sequence
+        if end > self.sent_to:
+            found = self.stream.between(self.sent_to, end, self.pattern)
+            self.sent_to = end
+            if found:
+                self.client.down(self.take, found)
+
+
+class SimServer(MemoryServer):
+    """All servers of the system, which share their streams."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        context: Context | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        super().__init__(self._now)
+        self.loop: Final = loop
+        self.context: Final = context
+        self.observer = observer
+        self.offset_s = 0.0
+        """How wrong the servers' clock is."""
+        self.up = True
+        self.starts = 1
+        self.stalled: set[str] = set()
+        """Nodes that are stopped but not gone."""
+        self.no_responders = False
+        self.lag_s = 0.0
+        self.clients: Final[list[Client]] = []
+        self._consumers: Final[dict[str, list[Consumer]]] = {}
+        self._held: list[tuple[str, Callable[..., None], tuple[Any, ...]]] = []
+        self._instant = (-1.0, 0.0, EPOCH)
+
+    def _now(self) -> datetime:
+        now_s, offset_s = self.loop.time(), self.offset_s
+        before = self._instant
+        if before[0] != now_s or before[1] != offset_s:
+            at = EPOCH + timedelta(seconds=now_s + offset_s)
+            self._instant = before = (now_s, offset_s, at)
+        return before[2]
+
+    def id_of(self, node: str) -> str:
+        """A server's id is another after each start."""
+        return f"{node}-{self.starts}"
+
+    def new_stream(self, spec: StreamSpec) -> MemoryStream:
+        if self.observer is not None:
+            self.observer.made(spec.name, spec)
+        return SimStream(spec, self._clock)
+
+    def held(self, name: str) -> SimStream | None:
+        """The stream of this name, with its faults."""
+        stream = self.streams.get(name)
+        return stream if isinstance(stream, SimStream) else None
+
+    # ---- what arrives ----------------------------------------------------------
+    def accept(self, node: str, do: Callable[..., None], args: tuple[Any, ...]) -> None:
+        """Something arrived at ``node``; a stopped one looks at it later."""
+        if self.stalled and node in self.stalled:
+            self._held.append((node, do, args))
+        else:
+            do(*args)
+
+    def _republish(self, spec: StreamSpec, message: Message, before: int) -> None:
+        if self.observer is not None:
+            self.observer.stored(spec.name, message)
+        super()._republish(spec, message, before)
+
+    def as_replica_sees(self, found: list[Message]) -> list[Message]:
+        """What a listing contains when a replica serves it that lags."""
+        if not self.lag_s:
+            return found
+        known = self._now() - timedelta(seconds=self.lag_s)
+        return [message for message in found if message.stored_at <= known]
+
+    # ---- followers -------------------------------------------------------------
+    def consume(self, name: str, consumer: Consumer) -> None:
+        """Serve ``consumer``, beginning with what is there."""
+        self._consumers.setdefault(name, []).append(consumer)
+        consumer.push()
+
+    def forget(self, name: str, consumer: Consumer) -> None:
+        """Serve it no more."""
+        consumers = self._consumers.get(name, [])
+        if consumer in consumers:
+            consumers.remove(consumer)
+
+    def drop_consumers(self, name: str) -> None:
+        """Delete every consumer of the stream; who follows finds out."""
+        for consumer in self._consumers.pop(name, []):
+            consumer.client.down(consumer.lost)
+
+    def delete(self, name: str) -> None:
+        if name in self.streams and self.observer is not None:
+            self.observer.gone(name)
+        super().delete(name)
+        self.drop_consumers(name)
+
+    def wake(self, stream: str | None = None) -> None:
+        for consumer in self._consumers.get(stream or "", ()):
+            if self.lag_s:
+                self.loop.call_later(self.lag_s, consumer.push, context=self.context)
+            else:
+                consumer.push()
+
+    # ---- faults ----------------------------------------------------------------
+    def crash(self, *, landing: float) -> None:
+        """Every node dies: links break, what is volatile is gone."""
+        self.up = False
+        self.stalled.clear()
+        self._held.clear()
+        for consumers in self._consumers.values():
+            consumers.clear()
+        for client in list(self.clients):
+            client.broken(landing=landing)
+
+    def come_back(self) -> None:
+        """It runs again, with other ids."""
+        self.up, self.starts = True, self.starts + 1
+        for client in list(self.clients):
+            client.may_connect()
+
+    def lose_tail(self, name: str, count: int) -> None:
+        """The last ``count`` messages were never written to the disk."""
+        stream = self.held(name)
+        if stream is not None and count > 0 and stream.last_sequence:
+            last = max(0, stream.last_sequence - count)
+            stream.lose_after(last)
+            if self.observer is not None:
+                self.observer.cut(name, last)
+
+    def elect(self) -> None:
+        """JetStream has a leader again."""
+        self.no_responders = False
+
+    def stall(self, nodes: Sequence[str]) -> None:
+        """SIGSTOP: what arrives waits, what was to be sent waits."""
+        self.stalled.update(nodes)
+        for client in list(self.clients):
+            if client.node in nodes:
+                client.silent()
+
+    def resume(self, nodes: Sequence[str]) -> None:
+        """SIGCONT: all that waited happens at once."""
+        self.stalled.difference_update(nodes)
+        held, self._held = self._held, []
+        for node, do, args in held:
+            self.accept(node, do, args)
+        for client in list(self.clients):
+            if client.node in nodes:
+                client.flush()
+                client.may_connect()

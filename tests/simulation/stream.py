@@ -1,0 +1,40 @@
+"""A stream that can lose its tail: the one thing that no broker should do."""
+
+from __future__ import annotations
+
+from controlplane.broker import Message
+from controlplane.broker.memory_stream import MemoryStream
+
+
+class SimStream(MemoryStream):
+    """As the product's, and it can be cut short and spoilt."""
+
+    def lose_after(self, sequence: int) -> None:
+        """Forget all that stands after ``sequence``, as a power failure would.
+
+        The sequences are given again, and the ids of what was lost are new again.
+        """
+        for lost in [number for number in self._messages if number > sequence]:
+            self._remove(lost)
+        self.last_sequence = min(self.last_sequence, sequence)
+        self._first = next(iter(self._messages), self.last_sequence + 1)
+        kept = [known for known in self._window if known.sequence <= sequence]
+        self._window.clear()
+        self._window.extend(kept)
+        self._known.clear()
+        self._known.update({known.message_id: known.sequence for known in kept})
+
+    def trim_to(self, first: int) -> None:
+        """Forget all that stands before ``first``, as a limit would."""
+        for number in [number for number in self._messages if number < first]:
+            self._remove(number)
+        self._first = next(iter(self._messages), self.last_sequence + 1)
+
+    def replace(self, message: Message) -> None:
+        """Put other bytes in a message's place, as a bad disk would."""
+        self._messages[message.sequence] = message
+
+    @property
+    def newest(self) -> Message | None:
+        """The message stored last."""
+        return next(reversed(self._messages.values()), None)
