@@ -15,11 +15,14 @@ in the view stream (``line``) and the expectation on each subject of the log.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from controlplane.beats import Beat
+from controlplane.settings import Settings
 from controlplane.viewfeed import Head, ViewEntry
 from events import Namespace, Record, WorkerId
 from projections import FoldState, LeaseBook, Position, Snapshot, step, take
@@ -28,6 +31,9 @@ from .caretaker import Caretaker, Inquiry
 from .effects import Announce, Effect, Resign, SayHead, TakeSnapshot
 from .line import OUTDATED, DeltaLine
 from .start import Start
+
+OWED_HEAD_S: Final = 0.05
+"""A head that is owed follows the one before after so long, not after a second."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +48,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     head_every_s: float = 1.0
     judge_every_s: float = 0.5
     canary_lost_s: float = 5.0
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The numbers that an operator's settings come to."""
+    return Limits(
+        publish_batch_max=settings.publish_batch_max,
+        snapshot_every=settings.snapshot_every,
+        snapshot_bytes=settings.view_max_bytes // 2,
+        snapshot_age_s=settings.view_max_age_s / 2,
+        head_every_s=settings.head_every_s,
+        judge_every_s=settings.canary_every_s,
+        canary_lost_s=settings.canary_lost_s,
+    )
 
 
 class Core:
@@ -67,7 +86,7 @@ class Core:
         self.leading = self.caught_up = False
         self._head_at = now - limits.head_every_s
         self._head_owed = False
-        self._judged_at = now
+        self._judge_at = now + limits.judge_every_s
         self._snapshot_at = snapshot_at
         self._snapshot_time = now - snapshot_age_s
         self._snapshot_bytes = 0
@@ -155,17 +174,23 @@ class Core:
 
     def tick(self, now: float, own_server: str = "") -> list[Effect]:
         """Time passed: say the head, judge the leases, stand down if blind."""
+        judges = now >= self._judge_at
+        if judges:
+            self._judge_at = now + self._limits.judge_every_s
         silent_s = self.book.canary_silent_s(now)
         if self.leading and silent_s > self._limits.canary_lost_s:
             return [Resign("the canary has not returned")]
         effects = [*self._head_if_due(now), *self._go_on(now)]
-        if self.caught_up and now - self._judged_at >= self._limits.judge_every_s:
+        if judges and self.caught_up:
             # Not before: lives that are not folded yet would lose their beats.
-            self._judged_at = now
             verdict = self.care.judge(self.fold, now, own_server)
             if self.leading:
                 effects += verdict
         return effects
+
+    def next_tick_at(self) -> float:
+        """When a `tick` is due next; another input may bring that forward."""
+        return min(self._judge_at, self._head_due_at())
 
     @property
     def position(self) -> Position | None:
@@ -173,11 +198,17 @@ class Core:
         return self.line.position(self.fold.revision)
 
     # ---- heads -----------------------------------------------------------------
-    def _head_if_due(self, now: float) -> list[Effect]:
+    def _head_due_at(self) -> float:
+        """When the next head is due: soon, if one is owed; infinity: none will be."""
         if not self.leading or not self.caught_up or self.position is None:
-            return []
-        owed = self._head_owed and self.line.level
-        if not owed and now - self._head_at < self._limits.head_every_s:
+            return math.inf
+        every_s = self._limits.head_every_s
+        if self._head_owed and self.line.level:
+            every_s = min(OWED_HEAD_S, every_s)
+        return self._head_at + every_s
+
+    def _head_if_due(self, now: float) -> list[Effect]:
+        if now < self._head_due_at():
             return []
         self._head_at, self._head_owed = now, False
         return [SayHead(self._head(now))]
@@ -210,9 +241,10 @@ class Core:
         self._snapshot_bytes = self.line.bytes_encoded
         return self._go_on(now)
 
-    def snapshot_failed(self) -> None:
-        """It could not be stored; a later tick tries again."""
+    def snapshot_failed(self, now: float) -> list[Effect]:
+        """It could not be stored: try again."""
         self._snapshot_running, self._snapshot_due = False, True
+        return self._go_on(now)
 
     def final_snapshot(self) -> Snapshot | None:
         """The snapshot of a clean stop, if a leader has news since the last one."""

@@ -71,6 +71,8 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     resign: Callable[[str], Coroutine[Any, Any, None]]
     log_fill: Callable[[], float]
+    stir: Callable[[], None] = lambda: None
+    """Called when the core took something in: its next tick may be due earlier."""
 
 
 class Hands:
@@ -97,6 +99,7 @@ class Hands:
                     _log.error("the log lost records", reason=reason)
                 case _:
                     self._begin(effect)
+        self._tools.stir()
 
     def _begin(self, effect: Effect) -> None:
         work = self._carry_out(effect)
@@ -180,7 +183,7 @@ class Hands:
             metrics.snapshots_failed.inc()
             _log.warning("snapshot not stored", error=str(error))
             await asyncio.sleep(AGAIN_AFTER_S)
-            self._core.snapshot_failed()
+            self.do(self._core.snapshot_failed(self._now()))
             return
         metrics.snapshots_written.inc(written)
         metrics.snapshot_revision.set(snapshot.revision)

@@ -57,6 +57,11 @@ class Leadership:
         """Whether it is held now, as far as this clock can tell."""
         return self._sequence is not None and now < self._until
 
+    @property
+    def until(self) -> float:
+        """When it lapses, or did, unless it is renewed."""
+        return self._until
+
     async def acquire(self, now: float) -> bool:
         """Try to win it; whether it was won. Raises `LogUnavailableError`."""
         last = await self._broker.last(self._stream, self._subject)

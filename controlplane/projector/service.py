@@ -8,6 +8,7 @@ beats are kept across terms.
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from typing import Final
 
@@ -28,12 +29,13 @@ from controlplane.runtime import Lifetime, first_of
 from controlplane.settings import Settings
 from controlplane.telemetry import ProjectorMetrics
 from controlplane.viewfeed import ViewFeed
+from controlplane.waking import Nap
 from events import ControlPlaneError, Namespace, WorkerId
 from projections import Fleet, Guard, LeaseBook
 
 from . import pages
 from .appearance import Appearance
-from .core import Core, Limits
+from .core import Core, limits_of
 from .ear import Ear
 from .finding import Remembered, find, log_end_of
 from .hands import Hands, RebuildError, Tools
@@ -41,7 +43,7 @@ from .leadership import Leadership
 from .recovery import Begin, decide_start
 
 _log = get_logger("projector")
-TICK_S: Final = 0.05
+POLL_S: Final = 0.05
 FOLD_AT_ONCE: Final = 500
 """Records folded before others get a turn: about ten milliseconds."""
 LEASE_PARTS: Final = 4
@@ -89,6 +91,7 @@ class ProjectorService(Lifetime):
         self._cold_since: float | None = None
         self._warm = asyncio.Event()
         self._no_lease_until = 0.0
+        self._nap = Nap(clock)
         self._ear = Ear(
             broker, feed.names, self._book, clock, name=name, listener=self._beat
         )
@@ -176,21 +179,12 @@ class ProjectorService(Lifetime):
         )
 
     def _begin(self, begin: Begin, tasks: asyncio.TaskGroup) -> None:
-        settings, now = self._settings, self._clock.monotonic()
-        limits = Limits(
-            publish_batch_max=settings.publish_batch_max,
-            snapshot_every=settings.snapshot_every,
-            snapshot_bytes=settings.view_max_bytes // 2,
-            snapshot_age_s=settings.view_max_age_s / 2,
-            head_every_s=settings.head_every_s,
-            judge_every_s=settings.canary_every_s,
-            canary_lost_s=settings.canary_lost_s,
-        )
+        now = self._clock.monotonic()
         core = Core(
             begin.fold,
             begin.start,
             self._book,
-            limits,
+            limits_of(self._settings),
             name=self.name,
             now=now,
             snapshot_at=begin.snapshot_at,
@@ -205,6 +199,7 @@ class ProjectorService(Lifetime):
             name=self.name,
             resign=self._resign,
             log_fill=lambda: self._appearance.log_fill,
+            stir=self._stir,
         )
         self._core, self._hands = core, Hands(core, tools, tasks)
         self._appearance.trouble = None
@@ -212,6 +207,7 @@ class ProjectorService(Lifetime):
             self._hands.do(core.won())
         if core.fold.revision >= begin.log_end:
             self._reached_end(core, self._hands)
+        self._stir()
 
     def _reached_end(self, core: Core, hands: Hands) -> None:
         hands.do(core.reached_end(self._clock.monotonic()))
@@ -232,7 +228,7 @@ class ProjectorService(Lifetime):
                 if len(batch) > FOLD_AT_ONCE:
                     await asyncio.sleep(0)
             while core.line.ahead:  # noqa: ASYNC110 - a core knows no events
-                await asyncio.sleep(TICK_S)
+                await asyncio.sleep(POLL_S)
 
     async def _follow_view(self, begin: Begin) -> None:
         core, hands = self._parts()
@@ -241,7 +237,7 @@ class ProjectorService(Lifetime):
                 if entries:
                     hands.do(core.view_seen(entries, self._clock.monotonic()))
                 while core.line.behind:  # noqa: ASYNC110 - a core knows no events
-                    await asyncio.sleep(TICK_S)
+                    await asyncio.sleep(POLL_S)
         except HistoryForkedError as error:
             reason = f"the view stream lost its tail: {error.reason}"
             raise RebuildError(reason) from error
@@ -254,9 +250,19 @@ class ProjectorService(Lifetime):
     # ---- time ------------------------------------------------------------------
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(TICK_S)
+            await self._nap.until(self._tick_due_at())
             if self._core is not None and self._hands is not None:
                 self._tick_once(self._core, self._hands)
+
+    def _tick_due_at(self) -> float:
+        core = self._core
+        if core is None:
+            return math.inf
+        at = core.next_tick_at()
+        return min(at, self._lease.until) if core.leading else at
+
+    def _stir(self) -> None:
+        self._nap.not_after(self._tick_due_at())
 
     def _tick_once(self, core: Core, hands: Hands) -> None:
         now = self._clock.monotonic()

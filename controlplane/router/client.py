@@ -18,6 +18,7 @@ from controlplane.runtime import Lifetime
 from controlplane.settings import Settings
 from controlplane.telemetry import PickTally, RouterMetrics
 from controlplane.viewfeed import ViewFeed, decode_head, live_entry
+from controlplane.waking import Nap
 from events import ControlPlaneError, ModelName, Namespace, Revision, Role, check_role
 from projections import (
     Change,
@@ -46,7 +47,8 @@ from .telling import Teller
 _log = get_logger("router")
 AGAIN_AFTER_S: Final = 0.05
 AGAIN_AFTER_S_MAX: Final = 0.5
-TICK_S: Final = 0.1
+SHOW_EVERY_S: Final = 1.0
+"""How old the gauges of a router may be."""
 SLICE_S: Final = 0.02
 """So long may a backlog of live messages keep the event loop from others."""
 LIVE_MAX: Final = 8192
@@ -108,6 +110,7 @@ class RouterView(Lifetime):
             silent=not announce,
         )
         self._trouble = ""
+        self._nap = Nap(clock)
 
     def _new_core(self) -> Core:
         now = self._clock.monotonic()
@@ -246,6 +249,8 @@ class RouterView(Lifetime):
             tasks.create_task(self._follow_heads(heads))
             tasks.create_task(self._catch_up_when_wanted())
             tasks.create_task(self._tick())
+            if self._counting.is_on:
+                tasks.create_task(self._keep_showing())
             present_s = self._settings.presence_ttl_s / 3
             self._teller.start(tasks, present_s, lambda: self._movement.next)
             if self._keeper is not None:
@@ -279,6 +284,7 @@ class RouterView(Lifetime):
                 case Diverged(error):
                     _log.error("divergence", reason=str(error))
                     self._counting.diverged()
+        self._nap.not_after(self._core.next_tick_at())
 
     def _tell(self, moved: Moved) -> None:
         self._counting.moved(moved)
@@ -362,9 +368,13 @@ class RouterView(Lifetime):
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(TICK_S)
+            await self._nap.until(self._core.next_tick_at())
             self._do(self._core.tick(self._clock.monotonic()))
+
+    async def _keep_showing(self) -> None:
+        while True:
             self._counting.show(self._core, self.stale_for_s)
+            await asyncio.sleep(SHOW_EVERY_S)
 
     @property
     def presence(self) -> Presence:
@@ -379,6 +389,7 @@ class RouterView(Lifetime):
         )
 
     async def _close(self) -> None:
+        self._counting.show(self._core, self.stale_for_s)
         if self._keeper is not None:
             await self._keeper.save()
         await self._teller.goodbye()

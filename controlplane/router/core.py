@@ -20,6 +20,7 @@ was reached by turns out to be another than the view stream's: then it is a dive
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from typing import Final, Literal, TypeAlias
 
@@ -366,10 +367,14 @@ class Core:
             self._ahead = self._behind_since = None
         return [Moved(())] if self._adopt(head) else []
 
+    def next_tick_at(self) -> float:
+        """When a `tick` is due next; infinity: time alone changes nothing."""
+        since = self._behind_since
+        return math.inf if since is None else since + self._behind_max_s
+
     def tick(self, now: float) -> list[Effect]:
         """Time passed: behind a head for too long means that something was lost."""
-        since = self._behind_since
-        if since is None or now - since < self._behind_max_s:
+        if now < self.next_tick_at():
             return []
         self._ahead = self._behind_since = None
         return self._catch_up("gap")

@@ -72,6 +72,61 @@ def test_a_record_that_changes_nothing_is_told_by_a_head_at_once():
     assert kinds(leader.tick(0.05), SayHead) == []
 
 
+def test_heads_that_are_owed_come_a_twentieth_of_a_second_apart():
+    """Records that change nothing may come by the thousand."""
+    leader, records = leader_of(*FIVE)
+    heads = 0
+    for n in range(100):
+        records[:] = given(*FIVE, *(claimed("w1", 20000 + i) for i in range(n + 1)))
+        leader.settle()
+        heads += len(kinds(leader.tick(0.01), SayHead))
+    assert 15 <= heads <= 25
+
+
+def test_between_judgements_and_heads_no_tick_is_due():
+    leader, _ = leader_of(*FIVE)
+    assert leader.core.next_tick_at() <= leader.now
+    ticks = ticks_in(60.0, leader)
+    assert 118 <= ticks <= 182  # heads may fall between judgements
+    leader.lose()
+    assert 118 <= ticks_in(60.0, leader) <= 122
+
+
+def ticks_in(s, leader):
+    """Tick only when it is due; how often, while canaries return."""
+    end, ticks = leader.now + s, 0
+    while (due_at := leader.core.next_tick_at()) < end:
+        ticks += 1
+        leader.now = max(leader.now, due_at)
+        leader.book.canary_returned(leader.now, leader.now)
+        leader.do(leader.core.tick(leader.now))
+    leader.now = end
+    return ticks
+
+
+def test_a_head_that_is_owed_makes_a_tick_due():
+    leader, records = leader_of(*FIVE)
+    leader.tick(1.0)
+    assert leader.core.next_tick_at() == leader.now + 0.5
+    records.append(given(*FIVE, claimed("w1", 20000))[5])
+    leader.settle()
+    assert leader.core.next_tick_at() == leader.now + 0.05
+    records.append(given(*FIVE, claimed("w1", 20000), ready("w2"))[6])
+    leader.read_log()
+    assert leader.core.next_tick_at() == leader.now + 0.5
+    leader.settle()
+    assert leader.core.next_tick_at() == leader.now + 0.05
+
+
+def test_who_is_to_resign_is_not_asked_again_at_once():
+    leader, _ = leader_of(*FIVE)
+    leader.book.canary_sent(0.0)
+    leader.now = 6.0
+    assert kinds(leader.core.tick(6.0), Resign)
+    leader.lose()
+    assert leader.core.next_tick_at() == 6.5
+
+
 def test_no_head_before_it_caught_up():
     records, view = list(given(*FIVE)), ViewList()
     leader = Bench(records, view)
@@ -107,8 +162,8 @@ def test_one_snapshot_at_a_time_and_again_after_a_failure():
     core._snapshot_due = True
     assert len(kinds(leader.tick(0.1), TakeSnapshot)) == 1
     assert kinds(leader.tick(0.1), TakeSnapshot) == []
-    core.snapshot_failed()
-    assert len(kinds(leader.tick(0.1), TakeSnapshot)) == 1
+    assert len(kinds(core.snapshot_failed(leader.now), TakeSnapshot)) == 1
+    assert kinds(leader.tick(0.1), TakeSnapshot) == []
 
 
 def test_a_snapshot_is_taken_before_the_stream_forgets_what_follows_the_last():

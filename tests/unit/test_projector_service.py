@@ -141,3 +141,44 @@ async def test_a_divergence_is_counted_and_ends_in_a_new_epoch(plane):
         starts = projector.metrics.epoch_starts
         await eventually(lambda: starts.labels(reason="divergence")._value.get() == 1)
         await eventually(lambda: projector.health.status == "ok")
+
+
+QUIET = {"canary_every_s": 30.0, "canary_lost_s": 90.0, "head_every_s": 30.0}
+"""Nothing is due for long: what happens soon happens because it was owed."""
+
+
+async def test_a_head_that_is_owed_is_said_when_it_is(plane):
+    plane.settings = msgspec.structs.replace(plane.settings, **QUIET)
+    heads = await plane.feed.subscribe_heads()
+    async with led(plane):
+        for record in given(registered("w1"), claimed("w1", 20000, 3)):
+            began = asyncio.get_running_loop().time()
+            await plane.log.append(record.event)
+            if record.revision == 1:  # a delta says that
+                continue
+            async with asyncio.timeout(5):
+                async for message in heads:
+                    if decode_head(message.payload).revision == record.revision:
+                        break
+            assert asyncio.get_running_loop().time() - began < 1.0
+    await heads.close()
+
+
+async def test_a_leader_stands_down_when_its_lease_lapses(plane):
+    """Not at its next judgement, which may be far away."""
+    plane.settings = msgspec.structs.replace(plane.settings, lease_s=1.0, **QUIET)
+    async with led(plane) as projector:
+        plane.server.disconnect(plane.broker)
+        await eventually(lambda: not projector.leading, within_s=4.0)
+        plane.server.reconnect(plane.broker)
+        await eventually(lambda: projector.leading)
+
+
+async def test_between_two_terms_no_tick_is_lost(plane):
+    """The next core is judged by although nobody slept for it."""
+    async with led(plane) as projector:
+        before = projector._core
+        projector._hands.do([Rebuild("the test says so")])
+        await eventually(lambda: projector._core not in (None, before))
+        judged = projector._core._judge_at
+        await eventually(lambda: projector._core._judge_at > judged)

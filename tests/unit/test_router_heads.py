@@ -1,5 +1,7 @@
 """What a head tells a router: how far the leader is, and how fresh its own fleet is."""
 
+import math
+
 import msgspec
 import pytest
 
@@ -93,6 +95,20 @@ def test_behind_a_head_for_too_long_it_fetches_the_lost_tail():
     assert shell.wanted.reason == "gap"
     shell.settle()
     assert shell.place == (line.epoch, 5)
+
+
+def test_a_tick_is_due_only_while_it_is_behind():
+    line = line_of()
+    shell = begun(line=line)
+    assert shell.core.next_tick_at() == math.inf
+    entries = line.publish(STORY[:5])
+    shell.head()
+    due_at = shell.now + 1.0
+    shell.now += 0.25
+    shell.head()
+    assert shell.core.next_tick_at() == due_at
+    shell.live(*entries)
+    assert shell.core.next_tick_at() == math.inf
 
 
 def test_reaching_the_head_in_time_is_no_gap():
