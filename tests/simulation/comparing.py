@@ -4,6 +4,7 @@ import msgspec
 
 from tests.simulation.dumb import SET_FIELDS, digest_of, hash_of, set_of
 
+MEMO_MAX = 4096
 ENTRY = ("aggregated", "decode")
 WORKER_FIELDS = (
     "namespace",
@@ -41,14 +42,31 @@ def plain_struct(struct):
     return {"type": struct.__struct_config__.tag, **fields}
 
 
+class Plainly:
+    """`plain_worker`, worked out once for each object; they are never changed."""
+
+    def __init__(self):
+        self._known = {}
+
+    def __call__(self, registration):
+        known = self._known.get(id(registration))
+        if known is not None and known[0] is registration:
+            return known[1]
+        if len(self._known) >= MEMO_MAX:
+            self._known.clear()
+        plain = plain_worker(registration)
+        self._known[id(registration)] = (registration, plain)
+        return plain
+
+
 def plain_set(key):
     """The key of a WorkerSet, as the dumb model writes one."""
     return (key.namespace, key.component, key.endpoint, key.model, key.role.value)
 
 
-def plain_fleet(fleet):
+def plain_fleet(fleet, plainly=plain_worker):
     """Workers, cohorts and settings of a fold's or router's fleet."""
-    workers = {key: plain_worker(w) for key, w in fleet.workers.items()}
+    workers = {key: plainly(w) for key, w in fleet.workers.items()}
     cohorts = {
         plain_set(key): list(members.cohorts)
         for sets in fleet.models.values()
@@ -62,20 +80,21 @@ def plain_fleet(fleet):
 # ---- what facts mean -----------------------------------------------------------
 def blockers_of(workers, cohorts, settings):
     """(namespace, worker_id): every reason why it gets no traffic; none: routable."""
+    missing = missing_roles(workers, cohorts, settings)
     return {
-        key: tuple(_reasons(worker, workers, cohorts, settings))
+        key: tuple(_reasons(worker, cohorts, settings, missing[set_of(worker)]))
         for key, worker in workers.items()
     }
 
 
-def _reasons(worker, workers, cohorts, settings):
+def _reasons(worker, cohorts, settings, missing):
     if worker["status"] != "ready":
         yield worker["status"]
     if _held(worker, settings):
         yield "held"
     if not _admitted(worker, cohorts):
         yield "checksum_mismatch"
-    if missing_roles(set_of(worker), workers, cohorts, settings):
+    if missing:
         yield "needs_unmet"
     if weight_of(worker["namespace"], worker["model"], settings) <= 0:
         yield "weight_zero"
@@ -94,17 +113,23 @@ def _live(worker, cohorts, settings):
     return ready and _admitted(worker, cohorts) and not _held(worker, settings)
 
 
-def missing_roles(one, workers, cohorts, settings):
-    """What the least lacking alternative of the WorkerSet's needs lacks."""
-    namespace, model = one[0], one[3]
-    needs, live = (), set()
+def missing_roles(workers, cohorts, settings):
+    """WorkerSet: what the least lacking alternative of its needs lacks."""
+    needs, live = dict.fromkeys(cohorts, ()), {}
     for worker in workers.values():
-        if set_of(worker) == one and _admitted(worker, cohorts):
-            needs = worker["needs"]
-        same = (worker["namespace"], worker["model"]) == (namespace, model)
-        if same and _live(worker, cohorts, settings):
-            live.add(worker["role"])
-    lacks = [sorted({r.value for r in roles} - live) for roles in needs]
+        if _admitted(worker, cohorts):
+            needs[set_of(worker)] = worker["needs"]
+        if _live(worker, cohorts, settings):
+            place = (worker["namespace"], worker["model"])
+            live.setdefault(place, set()).add(worker["role"])
+    return {
+        one: _lacking(alternatives, live.get((one[0], one[3]), set()))
+        for one, alternatives in needs.items()
+    }
+
+
+def _lacking(alternatives, live):
+    lacks = [sorted({r.value for r in roles} - live) for roles in alternatives]
     return min(lacks, key=lambda lack: (len(lack), lack), default=[])
 
 
@@ -131,9 +156,10 @@ def fleet_facts(dumb):
 
 def _model_facts(model, workers, cohorts, settings):
     blockers = blockers_of(workers, cohorts, settings)
+    all_missing = missing_roles(workers, cohorts, settings)
     sets, serving = [], False
     for one in sorted(one for one in cohorts if one[3] == model):
-        missing = missing_roles(one, workers, cohorts, settings)
+        missing = all_missing[one]
         members = sorted(key for key, w in workers.items() if set_of(w) == one)
         live = [key for key in members if _live(workers[key], cohorts, settings)]
         routable = [key for key in members if not blockers[key]]

@@ -9,6 +9,7 @@ form, hashed when it changes; the total is added up from scratch at every questi
 
 from collections import Counter
 from hashlib import blake2b
+from operator import itemgetter
 
 import msgspec
 
@@ -49,9 +50,8 @@ def digest_of(hashes):
     return f"{sum(hashes) % (1 << 128):032x}"
 
 
-def set_of(worker):
-    """The WorkerSet that a worker in plain form belongs to."""
-    return tuple(worker[name] for name in SET_FIELDS)
+set_of = itemgetter(*SET_FIELDS)
+"""The WorkerSet that a worker in plain form belongs to."""
 
 
 def _place_of(worker):

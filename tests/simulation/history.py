@@ -13,6 +13,7 @@ import msgspec
 
 from events import Undecodable, UnknownEvent
 from tests.simulation.comparing import (
+    Plainly,
     blockers_of,
     differs_at_a_glance,
     disagreements,
@@ -24,7 +25,7 @@ from tests.simulation.outcome import Violation
 from tests.simulation.pristine import PRISTINE
 from tests.simulation.rules import Rules
 
-WHOLE_EVERY = 32
+WHOLE_EVERY = 100
 """So many records lie between two comparisons of everything, entity by entity."""
 
 
@@ -121,6 +122,7 @@ class Histories:
         self._stored = set()
         self._acknowledged = {}
         self._meanings = {}
+        self._plainly = Plainly()
         self._checked = {}
         self.violations = []
         """All that were raised: a process may have swallowed the exception."""
@@ -250,7 +252,7 @@ class Histories:
         """
         known = self._meanings.get(fleet.digest)
         if known is None:
-            known = blockers_of(*plain_fleet(fleet))
+            known = blockers_of(*plain_fleet(fleet, self._plainly))
             self._meanings[fleet.digest] = known
         return known
 

@@ -5,6 +5,7 @@ mean several moments: one for each lineage that the epoch could have gone on wit
 """
 
 from tests.simulation.comparing import (
+    MEMO_MAX,
     SET_FIELDS,
     digest_of,
     hash_of,
@@ -13,8 +14,6 @@ from tests.simulation.comparing import (
     plain_worker,
 )
 from tests.simulation.pristine import PRISTINE
-
-MEMO_MAX = 4096
 
 
 class Track:
@@ -176,18 +175,31 @@ class Places:
         _keep(self._hashes, id(kept_by), (kept_by, found))
         return found
 
-    def check_shown(self, who, fleet):
-        """A router shows as routable whom the dumb rules do: "routable"."""
-        if self._shown.get(who) is fleet.state:
+    def check_shown(self, who, fleet, *, whole=False):
+        """A router would pick only whom the dumb rules let it: "routable".
+
+        ``fleet``: a `Fleet` without a lens, of a replica that was checked. ``whole``:
+        compare the reasons of each worker too, as pages and documents show them.
+        """
+        if self._shown.get(who) is fleet.state and not whole:
             return
         self._shown[who] = fleet.state
         right = self._histories.blockers(fleet.state)
-        for key, blockers in right.items():
-            shown = fleet.worker(*key)
-            if shown is None:
-                continue  # not seen through this router's lens
-            if shown.blockers != blockers or shown.routable != (not blockers):
-                what = f"{who} shows {key} with {shown.blockers}, not {blockers}"
+        shown = {
+            worker.key
+            for model in fleet.state.models
+            for meaning in fleet.sets(model).values()
+            for worker in meaning.routable
+        }
+        wanted = {key for key, blockers in right.items() if not blockers}
+        if shown != wanted:
+            odd = sorted(shown ^ wanted)
+            what = [f"{k} {right.get(k)}, shown as {k in shown}" for k in odd]
+            self._histories.violated("routable", f"{who}: " + "; ".join(what))
+        for key, blockers in right.items() if whole else ():
+            worker = fleet.worker(*key)
+            if worker.blockers != blockers or worker.routable != (not blockers):
+                what = f"{who} shows {key} with {worker.blockers}, not {blockers}"
                 self._histories.violated("routable", what)
 
     def check_pickable(self, who, fleet, workers):

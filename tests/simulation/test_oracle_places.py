@@ -1,5 +1,7 @@
 """The oracle is right about all who speak of a place of the view."""
 
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -86,13 +88,18 @@ def test_a_router_shows_as_routable_whom_it_should(monkeypatch):
     told = told_all()
     fleet = Fleet(fold_all(FoldState(), OLD).fleet_state)
     told.views.check_shown("r1", fleet)
+    told.views.check_shown("r1", fleet)
     w1, w2 = (fleet.worker("prod", name) for name in ("w1", "w2"))
     assert w1.routable
     told.views.check_pickable("r1", fleet, [w1])
     violation("routable", told.views.check_pickable, "r1", fleet, [w2])
     dead = msgspec.structs.replace(w1, incarnation="another")
     violation("routable", told.views.check_pickable, "r1", fleet, [dead])
+    told.views.check_shown("r1", fleet, whole=True)
     monkeypatch.setattr("projections.view.blockers", lambda *_: ())
+    whole = partial(told.views.check_shown, whole=True)
+    violation("routable", whole, "r1", fleet)
+    monkeypatch.setattr("projections.readiness.is_held", lambda *_: False)
     same = Fleet(build(fleet.state.entities()))
     violation("routable", told.views.check_shown, "r1", same)
 
