@@ -11,7 +11,6 @@ from bisect import bisect_right
 
 import msgspec
 
-from events import Undecodable, UnknownEvent
 from tests.simulation.comparing import (
     Plainly,
     blockers_of,
@@ -22,7 +21,7 @@ from tests.simulation.comparing import (
 )
 from tests.simulation.dumb import Dumb
 from tests.simulation.outcome import Violation
-from tests.simulation.pristine import PRISTINE
+from tests.simulation.pristine import CODEC, PRISTINE
 from tests.simulation.rules import Rules
 
 WHOLE_EVERY = 100
@@ -35,21 +34,13 @@ class Folding(msgspec.Struct, frozen=True, kw_only=True):
     step: object = PRISTINE.step
     encode_view: object = PRISTINE.encode_view
     decode_record: object = None
-    """For what the base version cannot read; None: this version cannot either."""
+    """(revision, recorded_at, subject, payload) -> Record; None: as the base version.
+
+    For one that lacks some events: ``private_codec(without={Kind}).decode_record``.
+    """
     empty: object = PRISTINE.FoldState()
     is_checked: bool = True
     """Whether the dumb model knows all that it knows."""
-
-    def read(self, record):
-        """The record as this version reads it."""
-        event = record.event
-        if self.decode_record is None or not isinstance(
-            event, UnknownEvent | Undecodable
-        ):
-            return record
-        return self.decode_record(
-            record.revision, record.recorded_at, record.subject, event.payload
-        )
 
 
 VERSIONS = {PRISTINE.FOLD_VERSION: Folding()}
@@ -70,7 +61,8 @@ class Moment(msgspec.Struct, frozen=True, eq=False, gc=False):
     revision: int
     fingerprint: str
     stored_at: float
-    record: object
+    read: dict
+    """Fold version: the record as it reads it."""
     folded: dict
     """Fold version: `Folded`."""
 
@@ -138,31 +130,43 @@ class Histories:
     def log_created(self, log_id):
         """There is a log, with this identity, and nothing in it."""
         empty = {v: Folded(f.empty, (), 0) for v, f in self.versions.items()}
-        first = Moment(0, "", self._now(), None, empty)
+        first = Moment(0, "", self._now(), {}, empty)
         news = {version: [] for version in self.versions}
         self.current = Lineage(log_id, [first], news, self._now())
         self._of_log.setdefault(log_id, []).append(self.current)
         self._forget()
 
-    def log_stored(self, record):
-        """The log holds ``record``. Raises `Violation` if it must not."""
+    def log_message(self, revision, recorded_at, subject, payload):
+        """As `log_stored`, of a message on a subject relative to the cell."""
+        message = (revision, recorded_at, subject, payload)
+        self.log_stored(CODEC.decode_record(*message), message)
+
+    def log_stored(self, record, message=None):
+        """The log holds ``record``. Raises `Violation` if it must not.
+
+        ``message``: what the record was read from, for versions that read otherwise.
+        """
         lineage = self.current
         if lineage is None or record.revision != lineage.end + 1:
             raise AssertionError(record)
+        read = dict.fromkeys(self.versions, record)
+        for version, folding in self.versions.items():
+            if message is not None and folding.decode_record is not None:
+                read[version] = folding.decode_record(*message)
         broken = self._rules.look(record, self.dumb)
         before, folded = lineage.moments[-1].folded, {}
         for version, folding in self.versions.items():
             was = before[version]
-            taken = folding.step(was.state, folding.read(record))
+            taken = folding.step(was.state, read[version])
             is_news = bool(taken.changes)
             folded[version] = Folded(taken.state, taken.changes, was.news + is_news)
             if is_news:
                 lineage.news[version].append(record.revision)
         fingerprint = record.fingerprint
         self._stored.add(fingerprint)
-        moment = Moment(record.revision, fingerprint, self._now(), record, folded)
+        moment = Moment(record.revision, fingerprint, self._now(), read, folded)
         lineage.moments.append(moment)
-        self.dumb.feed(record)
+        self._feed(moment)
         for invariant, what in broken:
             self.violated(invariant, what)
         self._compare(whole=record.revision % WHOLE_EVERY == 0)
@@ -177,8 +181,8 @@ class Histories:
         self._of_log[old.log_id].append(self.current)
         self._forget()
         for moment in self.current.moments[1:]:
-            self._rules.look(moment.record, self.dumb)
-            self.dumb.feed(moment.record)
+            self._rules.look(moment.read[self._base], self.dumb)
+            self._feed(moment)
 
     def log_deleted(self):
         """There is no log any more."""
@@ -187,19 +191,26 @@ class Histories:
         self.current = None
 
     def _forget(self):
-        self.dumb, self._rules = Dumb(), Rules(self._is_beating)
+        self._rules = Rules(self._is_beating)
+        self._dumbs = {version: Dumb() for version in self.versions}
+        self.dumb = self._dumbs[self._base]
+
+    def _feed(self, moment):
+        for version, dumb in self._dumbs.items():
+            dumb.feed(moment.read[version])
 
     def _compare(self, *, whole):
-        """Hold the fold to the dumb model."""
-        if not self.versions[self._base].is_checked:
-            return
+        """Hold each version's fold to the dumb model."""
         moment = self.current.moments[-1]
-        state = moment.folded[self._base].state
-        if whole or differs_at_a_glance(self.dumb, state):
-            found = disagreements(self.dumb, state)
-            if found:
-                what = f"after {moment.record}: " + "; ".join(found)
-                self.violated("fold", what)
+        for version, dumb in self._dumbs.items():
+            state = moment.folded[version].state
+            if not self.versions[version].is_checked:
+                continue
+            if whole or differs_at_a_glance(dumb, state):
+                found = disagreements(dumb, state)
+                if found:
+                    what = f"after {moment.read[version]}: " + "; ".join(found)
+                    self.violated("fold", what)
 
     # ---- places ----------------------------------------------------------------
     def lineages(self, log_id):
@@ -229,8 +240,11 @@ class Histories:
         return self.current is not None and self.current.holds(moment)
 
     # ---- folds of processes ----------------------------------------------------
-    def check_fold(self, who, log_id, state):
-        """Hold a process's fold to the truth at its place: "fold"."""
+    def check_fold(self, who, log_id, state, version=None):
+        """Hold a process's fold to the truth at its place: "fold".
+
+        ``version``: the process's; the base version without.
+        """
         last, times = self._checked.get(who, (None, 0))
         if state is last:
             return
@@ -239,7 +253,7 @@ class Histories:
         if moment is None:
             where = f"revision {state.revision} {state.fingerprint} of {log_id}"
             self.violated("fold", f"{who} stands at {where}, which never was")
-        mine = moment.folded[self._base].state
+        mine = moment.folded[self._base if version is None else version].state
         found = states_differ(state, mine, whole=times % WHOLE_EVERY == 0)
         if found:
             where = f"{who} at revision {state.revision}"

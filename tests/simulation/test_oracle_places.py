@@ -99,7 +99,8 @@ def test_a_router_shows_as_routable_whom_it_should(monkeypatch):
     monkeypatch.setattr("projections.view.blockers", lambda *_: ())
     whole = partial(told.views.check_shown, whole=True)
     violation("routable", whole, "r1", fleet)
-    monkeypatch.setattr("projections.readiness.is_held", lambda *_: False)
+    everybody = "projections.readiness._live"
+    monkeypatch.setattr(everybody, lambda _, members: tuple(members.workers.values()))
     same = Fleet(build(fleet.state.entities()))
     violation("routable", told.views.check_shown, "r1", same)
 
