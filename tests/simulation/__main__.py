@@ -34,7 +34,7 @@ from tests.simulation.running import (
 from tests.simulation.seeds import indexes, plan_chosen, plan_in
 from tests.simulation.sweeping import Limits, Sweep
 from tests.simulation.table import show_json, show_table
-from tests.simulation.telling import replay_command, said, steps_of, told
+from tests.simulation.reporting import replay_command, said, steps_of, told
 
 OK: Final = 0
 BROKEN: Final = 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import importlib
+import inspect
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -95,15 +97,24 @@ def collected_afterwards() -> Iterator[None]:
 
     A run makes cycles by the thousand and lives for less than a second; what is
     collected by chance in the middle would also run finalizers at chance moments.
+    Coroutines of processes that were killed are closed only then; that they object
+    is of no interest, since nobody is there any more.
     """
-    was_enabled = gc.isenabled()
+    was_enabled, hook = gc.isenabled(), sys.unraisablehook
+
+    def unless_closing(unraisable: Any) -> None:
+        if not inspect.iscoroutine(unraisable.object):
+            hook(unraisable)
+
     gc.disable()
     try:
         yield
     finally:
+        sys.unraisablehook = unless_closing
+        gc.collect()
+        sys.unraisablehook = hook
         if was_enabled:
             gc.enable()
-        gc.collect()
 
 
 def attempt(run: Run, plan: Plan, *, trace: bool = False) -> Outcome:

@@ -1,0 +1,116 @@
+"""What is printed of a failure: how to see it again, and how it came about."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.simulation.failures import Failure
+from tests.simulation.outcome import Broken
+from tests.simulation.plan import Plan, Step
+from tests.simulation.running import PRODUCT
+from tests.simulation.seeds import as_words
+
+TAIL: Final = 60
+
+
+def replay_command(
+    seed: int,
+    *,
+    keep: tuple[int, ...] | None = None,
+    plan: Path | None = None,
+    world: str = PRODUCT,
+) -> str:
+    """The command that shows the run again."""
+    words = [_python(), "-m", "tests.simulation", "replay", f"--seed {seed}"]
+    if plan is not None:
+        words.append(f"--plan {plan}")
+    elif keep is not None:
+        words.append(f"--keep {as_words(keep)}")
+    if world != PRODUCT:
+        words.append(f"--world {world}")
+    return " ".join(words)
+
+
+def told(failure: Failure, *, world: str = PRODUCT) -> Iterator[str]:
+    """The lines to print. Writes the trace and the simplified plan to files."""
+    broken = failure.broken
+    yield f"seed {failure.seed} breaks {said(broken)}"
+    room = Path(tempfile.mkdtemp(prefix=f"simulation-{failure.seed}-"))
+    plan_file = _written_plan(failure, room)
+    keep = failure.keep
+    if failure.plan is not None:
+        rest = "" if failure.finished else "; the time was up, --shrink-s gives more"
+        yield (
+            f"shrunk from {failure.steps} steps to {len(failure.plan.steps)} "
+            f"by {failure.runs} runs in {failure.seconds:.0f} s{rest}"
+        )
+    yield "replay it with:"
+    yield f"  {replay_command(failure.seed, keep=keep, plan=plan_file, world=world)}"
+    if keep is not None:
+        yield "keep it in tests/simulation/seeds.txt, once mended:"
+        yield f"  {failure.seed} keep={as_words(keep)}  # {broken.invariant}: …"
+    if failure.plan is not None:
+        yield "the steps left:"
+        yield from (f"  {line}" for line in steps_of(failure.plan, keep))
+    yield from _trace(failure.trace, room)
+    if not any(room.iterdir()):
+        room.rmdir()
+
+
+def said(broken: Broken) -> str:
+    """What does not hold, in a line."""
+    return f"{broken.invariant} at {broken.at_s:.3f} s: {broken.what}"
+
+
+def steps_of(plan: Plan, keep: tuple[int, ...] | None = None) -> Iterator[str]:
+    """The steps, one a line, with their index in the seed's plan."""
+    numbers: Sequence[int] = range(len(plan.steps)) if keep is None else keep
+    for number, step in zip(numbers, plan.steps, strict=True):
+        yield f"{number:4} {step.at_s:9.3f} s  {_step(step)}"
+
+
+def _step(step: Step) -> str:
+    """Its kind, and its fields that are not as usual."""
+    words = [str(type(step).__struct_config__.tag)]
+    for field in msgspec.structs.fields(step):
+        value = getattr(step, field.name)
+        if field.name != "at_s" and value != field.default:
+            words.append(f"{field.name}={_value(value)}")
+    return " ".join(words)
+
+
+def _value(value: object) -> str:
+    return msgspec.json.encode(value).decode().strip('"')
+
+
+def _trace(trace: tuple[str, ...], room: Path) -> Iterator[str]:
+    if not trace:
+        return
+    if len(trace) > TAIL:
+        whole = room / "trace.txt"
+        whole.write_text("\n".join(trace) + "\n", encoding="utf-8")
+        yield f"the last {TAIL} of {len(trace)} lines of the trace (all: {whole}):"
+    else:
+        yield "the trace:"
+    yield from (f"  {line}" for line in trace[-TAIL:])
+
+
+def _written_plan(failure: Failure, room: Path) -> Path | None:
+    if failure.plan is None or not failure.simplified:
+        return None
+    path = room / "plan.json"
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(failure.plan)) + b"\n")
+    return path
+
+
+def _python() -> str:
+    """This interpreter, as a shell in this directory would call it."""
+    here = os.path.relpath(sys.executable)
+    return sys.executable if here.startswith("..") else here
