@@ -33,6 +33,7 @@ from .errors import (
     LogFullError,
     LogUnavailableError,
 )
+from .recognition import Recognition
 from .settings import Settings
 from .topology import LOG_ID, Names
 
@@ -87,6 +88,7 @@ class EventLog:
         self.names = Names(cell)
         self._stream = self.names.log_stream
         self._unlimited_until = 0.0
+        self._recognition = Recognition(self)
         self.resumptions = 0
         """How often a reader here had to go on from its own last record."""
 
@@ -102,7 +104,8 @@ class EventLog:
 
         ``expected_revision`` is the last one of the event's subject, 0: it must be
         new. An unknown outcome is repeated with the same bytes until there is an
-        answer. Raises `AppendConflictError`, `LogFullError`, `LogUnavailableError`
+        answer; what is found stored is, whatever followed on its subject, but a claim
+        that was released meanwhile is a conflict. Raises `AppendConflictError`, `LogFullError`, `LogUnavailableError`
         (certainly not stored), `AppendOutcomeUnknownError` (no answer within
         ``settings.append_timeout_s``: repeat with the same event),
         `InvalidIdentityError` (no event).
@@ -143,11 +146,12 @@ class EventLog:
             else:
                 stored = await self._broker.store_batch(self._stream, messages)
         except AppendConflictError as conflict:
-            own = await self._own(pending)
+            own = await self._recognition.find(pending)
             if own is not None:
                 return Appended(own)
             raise self._relative(conflict) from conflict
-        if stored.duplicate and not await self._is_own(stored.sequence, pending[-1]):
+        duplicate, end = stored.duplicate, stored.sequence
+        if duplicate and not await self._recognition.stands(pending, end):
             event = pending[-1].event
             raise AppendConflictError(
                 subject=subject_of(event),
@@ -156,26 +160,6 @@ class EventLog:
                 code=0,
             )
         return Appended(stored.sequence)
-
-    async def _own(self, pending: Sequence[Pending]) -> Revision | None:
-        """Where one's own events stand, if a refusal means "stored already".
-
-        An event of a batch that stands by itself is no proof: events of one batch
-        stand beside each other.
-        """
-        for index, item in enumerate(pending):
-            last = await self.last(subject_of(item.event))
-            if last is None or last.event.event_id != item.event.event_id:
-                continue
-            first = last.revision - index
-            others = enumerate(pending, start=first)
-            if all([await self._is_own(revision, other) for revision, other in others]):
-                return first + len(pending) - 1
-        return None
-
-    async def _is_own(self, revision: Revision, item: Pending) -> bool:
-        record = await self.at(revision) if revision > 0 else None
-        return record is not None and record.event.event_id == item.event.event_id
 
     async def _check_reserve(self, pending: Sequence[Pending]) -> None:
         """Refuse all but what frees while there is still room for every farewell.
@@ -245,6 +229,20 @@ class EventLog:
         messages = self._broker.read(self._stream, after=after, until=until)
         async for batch in messages:
             yield [self.record(message) for message in batch]
+
+    async def on_subject(
+        self, subject: str, after: Revision, until: Revision
+    ) -> list[Record]:
+        """The records on a relative ``subject`` in (after, until]."""
+        if until <= after:
+            return []
+        batches = self._broker.read(
+            self._stream,
+            after=after,
+            until=until,
+            subject=self.names.absolute(subject),
+        )
+        return [self.record(message) async for batch in batches for message in batch]
 
     async def follow(self, after: Revision = 0) -> AsyncIterator[Record]:
         """Yield the records after ``after``, for ever, each once, in order.

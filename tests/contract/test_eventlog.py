@@ -19,12 +19,14 @@ from controlplane.identifiers import new_uuid7
 from controlplane.settings import Settings
 from events import Undecodable, UnknownEvent, WorkerRegistered, encode, subject_of
 from tests.support.fleet_builder import (
+    claimed,
     deregistered,
     draining,
     expired,
     given,
     ready,
     registered,
+    released,
     updated,
 )
 from tests.support.lossy import LossyBroker
@@ -135,6 +137,107 @@ async def test_a_lost_acknowledgement_of_a_batch_leaves_one_batch(log, lossy):
     lossy.lose_acks = 2
     assert (await log.append_all([Pending(one, 0), Pending(two, 0)])).revision == 2
     assert (await log.state()).last_revision == 2
+
+
+# ---- one's own, behind a refusal -----------------------------------------------------
+IMPATIENT = Settings(append_timeout_s=1e-6)
+"""Said to be unknown at the first answer that is lost: the test goes on in between."""
+
+
+async def in_doubt(lossy, *pending) -> EventLog:
+    """Return a log that holds ``pending``, as its appender does not know."""
+    log = await new_log(lossy, IMPATIENT)
+    lossy.lose_acks = 1
+    with pytest.raises(AppendOutcomeUnknownError):
+        await log.append_all(pending)
+    return log
+
+
+async def test_an_own_event_that_others_followed_is_stored_where_it_is(lossy):
+    """The answer was lost, and the worker expired before the repeat."""
+    first, second, end = events(registered("w1"), ready("w1"), expired("w1"))
+    log = await in_doubt(lossy, Pending(first, 0))
+    await log.append(second, expected_revision=1)
+    await log.append(end, expected_revision=2)
+    assert (await log.append(first, expected_revision=0)).revision == 1
+    assert (await log.append(second, expected_revision=1)).revision == 2
+    assert (await log.state()).last_revision == 3
+
+
+async def test_an_own_batch_that_others_followed_is_stored_where_it_is(lossy):
+    one, two, after, end = events(
+        registered("w1"), registered("w2"), ready("w1"), expired("w2")
+    )
+    batch = (Pending(one, 0), Pending(two, 0))
+    log = await in_doubt(lossy, *batch)
+    await log.append(after, expected_revision=1)
+    await log.append(end, expected_revision=2)
+    assert (await log.append_all(batch)).revision == 2
+    anyhow = (Pending(one), Pending(two))
+    assert (await log.append_all(anyhow)).revision == 2
+    assert (await log.state()).last_revision == 4
+
+
+async def test_what_others_stored_instead_is_a_conflict(log):
+    mine, theirs, later = events(
+        registered("w1"), registered("w1", life=2), ready("w1", life=2)
+    )
+    await log.append(theirs, expected_revision=0)
+    await log.append(later, expected_revision=1)
+    with pytest.raises(AppendConflictError) as conflict:
+        await log.append(mine, expected_revision=0)
+    assert conflict.value.last in (None, 2)
+    (free,) = events(registered("w2"))
+    with pytest.raises(AppendConflictError):
+        await log.append_all([Pending(free, 0), Pending(mine, 0)])
+
+
+async def test_an_event_of_a_batch_that_stands_by_itself_is_no_proof(log):
+    one, two, *others = events(*(registered(f"w{n}") for n in range(4)))
+    await log.append(others[0])
+    await log.append(one, expected_revision=0)
+    await log.append(others[1])
+    for batch in ((Pending(one, 0), Pending(two, 0)), (Pending(two), Pending(one, 0))):
+        with pytest.raises(AppendConflictError):
+            await log.append_all(batch)
+    assert (await log.state()).last_revision == 3
+
+
+async def test_an_own_claim_is_known_by_its_claim_id(lossy):
+    """S22: said again in other words, and though another claimed in vain since."""
+    claims = events(registered("w1"), claimed("w1", 20000, 2))[1:]
+    log = await in_doubt(lossy, *(Pending(event, 0) for event in claims))
+    again = [
+        Pending(msgspec.structs.replace(event, event_id=new_uuid7()), 0)
+        for event in claims
+    ]
+    assert (await log.append_all(again)).revision == 2
+    (late, wrong) = events(registered("w2"), claimed("w2", 20001), released(20001))[1:]
+    await log.append_all([Pending(late), Pending(wrong)])
+    assert (await log.append_all(again)).revision == 2
+    assert (await log.append(claims[1], expected_revision=0)).revision == 2
+    with pytest.raises(AppendConflictError):
+        await log.append(late, expected_revision=0)
+
+
+@pytest.mark.parametrize("cause", ["released", "expired"])
+async def test_an_own_claim_that_was_released_since_is_never_a_grant(lossy, cause):
+    story = events(
+        registered("w1"), claimed("w1", 20000, 2), released(20001, cause=cause)
+    )
+    claims, end = story[1:3], story[3]
+    batch = [Pending(event, 0) for event in claims]
+    log = await in_doubt(lossy, *batch)
+    await log.append(end, expected_revision=2)
+    for again in (batch, batch[1:], [Pending(claims[1])]):
+        with pytest.raises(AppendConflictError):
+            await log.append_all(again)
+    assert (await log.append_all(batch[:1])).revision == 1
+    (other,) = events(registered("w2"), claimed("w2", 20001))[1:]
+    await log.append(other, expected_revision=3)
+    with pytest.raises(AppendConflictError):
+        await log.append_all(batch)
+    assert (await log.append(end, expected_revision=2)).revision == 3
 
 
 async def test_a_lost_send_is_repeated_until_it_is_stored(log, lossy):
