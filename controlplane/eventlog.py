@@ -105,10 +105,10 @@ class EventLog:
         ``expected_revision`` is the last one of the event's subject, 0: it must be
         new. An unknown outcome is repeated with the same bytes until there is an
         answer; what is found stored is, whatever followed on its subject, but a claim
-        that was released meanwhile is a conflict. Raises `AppendConflictError`, `LogFullError`, `LogUnavailableError`
-        (certainly not stored), `AppendOutcomeUnknownError` (no answer within
-        ``settings.append_timeout_s``: repeat with the same event),
-        `InvalidIdentityError` (no event).
+        that was released meanwhile is a conflict. Raises `AppendConflictError`,
+        `LogFullError`, `LogUnavailableError` (certainly not stored),
+        `AppendOutcomeUnknownError` (no answer within ``settings.append_timeout_s``:
+        repeat with the same event), `InvalidIdentityError` (no event).
         """
         return await self.append_all((Pending(event, expected_revision),))
 
