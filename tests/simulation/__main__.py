@@ -23,6 +23,7 @@ from tests.simulation.failures import Failure
 from tests.simulation.hunting import Quarry, hunt
 from tests.simulation.plan import Plan
 from tests.simulation.progress import Progress
+from tests.simulation.reporting import replay_command, said, steps_of, told
 from tests.simulation.running import (
     PRODUCT,
     BadInputError,
@@ -34,7 +35,6 @@ from tests.simulation.running import (
 from tests.simulation.seeds import indexes, plan_chosen, plan_in
 from tests.simulation.sweeping import Limits, Sweep
 from tests.simulation.table import show_json, show_table
-from tests.simulation.reporting import replay_command, said, steps_of, told
 
 OK: Final = 0
 BROKEN: Final = 1

@@ -29,7 +29,7 @@ _STEPS = 30
 def plan_of(seed: int) -> Plan:
     """Harmless but for every seventh seed, and every eleventh."""
     bad = seed < HARMLESS
-    chance = random.Random(seed)  # noqa: S311 - chance with a seed
+    chance = random.Random(seed)
     steps: list[Step] = [
         Say(at_s=chance.uniform(0, 100), process=f"w{i:02}", verb="ready")
         for i in range(_STEPS)
