@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import suppress
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -89,9 +88,9 @@ class ProjectorService(Lifetime):
         self._hands: Hands | None = None
         self._remembered: Remembered | None = None
         self._cold_since: float | None = None
-        self._warm = asyncio.Event()
+        self._warmed = False
         self._no_lease_until = 0.0
-        self._nap = Nap(clock)
+        self._nap, self._rest = Nap(clock), Nap(clock)
         self._ear = Ear(
             broker, feed.names, self._book, clock, name=name, listener=self._beat
         )
@@ -211,7 +210,8 @@ class ProjectorService(Lifetime):
 
     def _reached_end(self, core: Core, hands: Hands) -> None:
         hands.do(core.reached_end(self._clock.monotonic()))
-        self._warm.set()
+        self._warmed = True
+        self._rest.not_after(-math.inf)
 
     async def _follow_log(self, begin: Begin) -> None:
         core, hands = self._parts()
@@ -309,10 +309,9 @@ class ProjectorService(Lifetime):
 
     async def _pause_lease(self, pause_s: float) -> None:
         """Wait, but not longer than until this projector has something to lead with."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause_s):
-                await self._warm.wait()
-        self._warm.clear()
+        if not self._warmed:
+            await self._rest.until(self._clock.monotonic() + pause_s)
+        self._warmed = False
 
     async def _lease_once(self) -> None:
         core, now = self._core, self._clock.monotonic()
