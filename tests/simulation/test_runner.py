@@ -39,6 +39,7 @@ async def spawn(*words, **environ):
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **environ},
         cwd=ROOT,
+        start_new_session=True,
     )
 
 
@@ -65,7 +66,7 @@ async def at_work(*words):
         yield process, pids
     finally:
         if process.returncode is None:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             await process.communicate()
 
 
@@ -138,7 +139,7 @@ async def test_a_signal_ends_sim_and_all_its_processes(number, code):
         process,
         pids,
     ):
-        process.send_signal(number)
+        os.killpg(process.pid, number)  # as a terminal does: to all of them
         stopped = await ended(process)
         assert stopped.code == code
         assert "stopped; all held" in stopped.out
@@ -149,7 +150,7 @@ async def test_a_signal_ends_sim_and_all_its_processes(number, code):
 async def test_a_signal_ends_a_soak_that_says_what_it_found():
     words = ("soak", "--hours", "1", *HARMLESS, "--jobs", "2")
     async with at_work(*words) as (process, pids):
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)
         stopped = await ended(process)
         assert stopped.code == 0
         assert "0 failed" in stopped.out
