@@ -70,6 +70,7 @@ class Cell:
         made = MemoryStream(old.spec, self.server._clock)
         for message in old.between(0, revision, None):
             made.store(Outgoing(subject=message.subject, payload=message.payload))
+        self.server.delete(self.stream)  # or it stores into the old one
         self.server.streams[self.stream] = made
 
     async def is_level(self):
