@@ -289,7 +289,8 @@ class DeltaLine:
         if self._looked_from is not None or self._in_flight is not None or self._seen:
             return []
         at = self.base + self.published
-        if caught_up and not self.pending and at < self.trimmed_to:
+        missing = self.epoch is not None and not self.pending and at < self.trimmed_to
+        if caught_up and missing:
             # More was published than the log accounts for, and nobody can read it.
             self.lose_epoch("foreign")
         if self.epoch is not None and self.pending and at == self.view_end:

@@ -52,6 +52,7 @@ class Observer(Protocol):
     def cut(self, stream: str, last: int) -> None: ...
     def made(self, stream: str, spec: StreamSpec) -> None: ...
     def gone(self, stream: str) -> None: ...
+    def beat_arrived(self, payload: bytes) -> None: ...
 
 
 class Consumer:
@@ -135,6 +136,11 @@ class SimServer(MemoryServer):
             self._held.append((node, do, args))
         else:
             do(*args)
+
+    def publish(self, subject: str, payload: bytes) -> None:
+        if self.observer is not None and ".beat." in subject:
+            self.observer.beat_arrived(payload)
+        super().publish(subject, payload)
 
     def _republish(self, spec: StreamSpec, message: Message, before: int) -> None:
         if self.observer is not None:

@@ -1,0 +1,289 @@
+"""Steps of a plan, done to the world."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from controlplane import topology
+from controlplane.topology import Names
+from events import ControlPlaneError
+
+from .hosts import CELL, Host, ProjectorHost, RouterHost
+from .plan import (
+    BlackHole,
+    BrokerRestart,
+    BrokerStall,
+    Claim,
+    ClockJump,
+    Crash,
+    Cut,
+    DropConsumers,
+    Enter,
+    Freeze,
+    Lag,
+    LogRecreated,
+    LoseAnswers,
+    NodeStall,
+    Noise,
+    NoResponders,
+    Operate,
+    Plant,
+    Say,
+    Slow,
+    SpoilSnapshot,
+    Step,
+    TrimView,
+    Upgrade,
+    Wait,
+)
+from .server import NODES
+
+if TYPE_CHECKING:
+    from .world import World
+
+NAMES = Names(CELL)
+MAKE_AGAIN_S = 0.3
+UNKNOWN = {"type": "worker_blessed.v1", "event_id": "planted", "by": "somebody"}
+
+
+class Doing:
+    """Does one step after the other to ``world``."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def do(self, step: Step) -> None:
+        """Do ``step`` now, and undo later what lasts only a while."""
+        world = self._world
+        world.trace.line("plan", _shown(step))
+        match step:
+            case Enter():
+                world.worker(step.process).enter(step)
+            case Say():
+                world.worker(step.process).command(step)
+            case Operate():
+                world.operator.decide(step)
+            case Claim():
+                world.claimant(step.process).begin(step)
+            case Wait():
+                world.wait(step)
+            case ClockJump(process="broker", by_s=by_s):
+                world.server.offset_s += by_s
+            case Crash() | Freeze() | ClockJump() | Upgrade():
+                self._process_fault(step, world.host(step.process))
+            case Cut() | BlackHole() | LoseAnswers() | Noise() | Slow():
+                self._network_fault(step, world.host(step.process))
+            case _:
+                self._broker_fault(step)
+
+    def _later(self, after_s: float, do: object, *args: object) -> None:
+        self._world.loop.call_later(after_s, do, *args)
+
+    # ---- processes -------------------------------------------------------------
+    def _process_fault(
+        self, step: Crash | Freeze | ClockJump | Upgrade, host: Host
+    ) -> None:
+        process = host.process
+        match step:
+            case ClockJump():
+                host.clock.offset_s += step.by_s
+            case Crash():
+                self._crash(step, host)
+            case Freeze() if process is not None and host.running:
+                process.freeze()
+                host.frozen_until = self._world.loop.time() + step.for_s
+                self._later(step.for_s, process.thaw)
+            case Upgrade():
+                host.version = None if step.version == "new" else "old"
+                if host.running and isinstance(host, ProjectorHost | RouterHost):
+                    assert process is not None
+                    process.spawn(host.stop())
+                self._later(6.0, host.start)
+
+    def _crash(self, step: Crash, host: Host) -> None:
+        if host.process is not None and host.alive:
+            host.process.thaw()
+            if step.callbacks:
+                host.process.die_in = step.callbacks
+            else:
+                host.process.kill()
+        if step.restart_s is None:
+            host.wanted = False
+        else:
+            # It may not have died yet: then nothing is to be started, and it goes on.
+            self._later(step.restart_s, self._restart, host)
+
+    def _restart(self, host: Host) -> None:
+        if host.process is not None and host.process.die_in >= 0:
+            host.process.kill()
+        host.start()
+
+    # ---- network ---------------------------------------------------------------
+    def _network_fault(
+        self, step: Cut | BlackHole | LoseAnswers | Noise | Slow, host: Host
+    ) -> None:
+        match step:
+            case Cut():
+                host.cut = True
+                host.troubled()
+                for broker in host.brokers:
+                    broker.cut = True
+                    broker.broken(landing=step.landing)
+                self._later(step.for_s, self._mend, host)
+            case BlackHole():
+                host.black = True
+                host.troubled()
+                for broker in host.brokers:
+                    broker.black = True
+                    broker.silent()
+                self._later(step.for_s, self._refill, host)
+            case LoseAnswers():
+                for broker in host.brokers[:1]:
+                    broker.answers_to_lose += step.count
+            case Noise():
+                weather = host.weather
+                weather.lose, weather.double = step.lose, step.double
+                weather.late_s = step.late_s
+                self._later(step.for_s, self._calm, host)
+            case Slow():
+                host.weather.least_s += step.by_s
+                self._later(step.for_s, self._speed_up, host, step.by_s)
+
+    def _mend(self, host: Host) -> None:
+        host.cut = False
+        host.troubled()
+        for broker in host.brokers:
+            broker.cut = False
+            broker.may_connect()
+
+    def _refill(self, host: Host) -> None:
+        host.black = False
+        host.troubled()
+        for broker in host.brokers:
+            broker.black = False
+            broker.flush()
+            broker.may_connect()
+
+    def _calm(self, host: Host) -> None:
+        host.weather.lose = host.weather.double = host.weather.late_s = 0.0
+
+    def _speed_up(self, host: Host, by_s: float) -> None:
+        host.weather.least_s -= by_s
+
+    # ---- the broker ------------------------------------------------------------
+    def _broker_fault(self, step: Step) -> None:  # noqa: C901 - one case each
+        server = self._world.server
+        match step:
+            case BrokerStall():
+                self._stall(NODES, step.for_s)
+            case NodeStall():
+                self._world.node_stalled(step.node, step.for_s)
+                self._stall((step.node,), step.for_s)
+            case NoResponders():
+                server.no_responders = True
+                self._later(step.for_s, server.elect)
+            case BrokerRestart():
+                self._restart_broker(step)
+            case LogRecreated():
+                server.delete(NAMES.log_stream)
+                self._later(step.gone_s, self._make_cell)
+            case TrimView():
+                self._trim(step.keep)
+            case SpoilSnapshot():
+                self._spoil(step.how)
+            case DropConsumers():
+                log = step.stream == "log"
+                server.drop_consumers(NAMES.log_stream if log else NAMES.view_stream)
+            case Lag():
+                server.lag_s = step.by_s
+                self._later(step.for_s, setattr, server, "lag_s", 0.0)
+            case Plant():
+                self._plant(step.where)
+
+    def _stall(self, nodes: tuple[str, ...], for_s: float) -> None:
+        if nodes == NODES:
+            self._outage(for_s)
+        self._world.server.stall(nodes)
+        self._later(for_s, self._world.server.resume, nodes)
+
+    def _outage(self, for_s: float) -> None:
+        now = self._world.loop.time()
+        self._world.watch.beating.outage(now, now + for_s)
+
+    def _restart_broker(self, step: BrokerRestart) -> None:
+        server = self._world.server
+        if not server.up:
+            return
+        self._outage(step.down_s)
+        server.crash(landing=step.landing)
+        server.lose_tail(NAMES.log_stream, step.lose_log)
+        server.lose_tail(NAMES.view_stream, step.lose_view)
+        server.lose_tail(NAMES.snapshot_stream, step.lose_snapshot)
+        self._later(step.down_s, server.come_back)
+
+    def _make_cell(self) -> None:
+        process = self._world.operator.process
+        assert process is not None
+        process.spawn(self._world.make_cell())
+
+    def _trim(self, keep: int) -> None:
+        stream = self._world.server.held(NAMES.view_stream)
+        if stream is not None:
+            stream.trim_to(max(1, stream.last_sequence + 1 - keep))
+
+    def _spoil(self, how: str) -> None:
+        stream = self._world.server.held(NAMES.snapshot_stream)
+        if stream is None:
+            return
+        chunks = [
+            message
+            for message in stream.between(0, stream.last_sequence, None)
+            if message.subject != NAMES.snapshot_pointer
+        ]
+        if how == "gone":
+            stream.purge(up_to=None, pattern=None)
+        elif chunks and how == "missing":
+            stream.purge(up_to=None, pattern=chunks[-1].subject)
+        elif chunks:
+            newest = chunks[-1]
+            spoilt = newest.payload[:-9] + b"!" + newest.payload[-8:]
+            stream.replace(msgspec.structs.replace(newest, payload=spoilt))
+
+    def _plant(self, where: str) -> None:
+        server = self._world.server
+        unknown = json.dumps(UNKNOWN).encode()
+        match where:
+            case "view":
+                server.publish(NAMES.view, b'{"what": "is this"}')
+            case "log":
+                server.publish(NAMES.absolute("log.worker.prod.poison"), b"\x00poison")
+            case "unknown_event":
+                server.publish(NAMES.absolute("log.worker.prod.blessed"), unknown)
+            case "beat":
+                server.publish(NAMES.beat("prod", "w01"), b"nonsense")
+            case "notice":
+                server.publish(NAMES.notice("prod", "w01"), b'{"kind": "expired"}')
+            case "head":
+                server.publish(NAMES.head, b"[]")
+
+
+async def make_cell(world: World) -> None:
+    """Create what is missing of the cell, as soon as the broker lets it."""
+    broker = world.operator.connection
+    while True:
+        with suppress(ControlPlaneError):
+            await topology.init(broker, CELL, world.settings)
+            return
+        await asyncio.sleep(MAKE_AGAIN_S)
+
+
+def _shown(step: Step) -> str:
+    fields = msgspec.structs.asdict(step)
+    kind = str(step.__struct_config__.tag)
+    shown = [f"{k}={v}" for k, v in fields.items() if k != "at_s" and v not in ("", ())]
+    return " ".join([kind, *shown])

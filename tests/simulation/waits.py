@@ -1,0 +1,100 @@
+"""Those who wait for routers: the operator's gate, and `synced` at a router.
+
+What they are told must be so at that moment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from controlplane.plane import Plane
+from events import ControlPlaneError
+
+from .hosts import CELL, RouterHost
+from .outcome import Violation
+from .plan import Wait
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class SimPlane(Plane):
+    """The product's plane over a connection of the simulation."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        super().__init__(("sim://",), cell=CELL, name="op", settings=world.settings)
+
+    def _connection(self, name: str) -> Any:
+        del name
+        return self._world.operator.connection
+
+
+class Waits:
+    """Begins waits, and looks at what they were told."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def begin(self, step: Wait) -> None:
+        world = self._world
+        if step.kind == "wait":
+            host: Any = world.operator
+            work = self._wait(step)
+        else:
+            host = world.host(step.router)
+            if not isinstance(host, RouterHost) or host.view is None:
+                return
+            if host.view._over:
+                return
+            work = self._synced(step, host)
+        if host.running:
+            host.process.spawn(work)
+        else:
+            work.close()
+
+    async def _wait(self, step: Wait) -> None:
+        world = self._world
+        lineage = world.watch.histories.current
+        if lineage is None:
+            return
+        end = lineage.end
+        with world.waiting(world.operator, f"wait {end}"):
+            try:
+                result = await SimPlane(world).wait(end, timeout_s=step.timeout_s)
+            except ControlPlaneError as error:
+                world.operator.say(f"wait failed: {type(error).__name__}")
+                return
+        world.operator.say(f"wait {end}: {result.reached} {result.missing}")
+        if result.reached and world.watch.histories.current is lineage:
+            with world.checking():
+                self._check_reached(end)
+
+    def _check_reached(self, end: int) -> None:
+        """Every router that has been there for long must have what was waited for."""
+        world = self._world
+        present_s = world.settings.presence_ttl_s + 10.0
+        for host in world.of(RouterHost):
+            view = host.view
+            steady = host.quiet_for_s > present_s and view is not None
+            if steady and view.revision < end:
+                what = f"wait {end} was told yes; {host.name} is at {view.revision}"
+                raise Violation("wait", what)
+
+    async def _synced(self, step: Wait, host: RouterHost) -> None:
+        world, view = self._world, host.view
+        assert view is not None
+        lineage = world.watch.histories.current
+        end = 0 if lineage is None else lineage.end
+        with world.waiting(host, "synced"):
+            try:
+                await view.synced(step.timeout_s)
+            except (TimeoutError, ControlPlaneError) as error:
+                host.say(f"synced failed: {type(error).__name__}")
+                return
+        host.say(f"synced at {view.revision}, asked at {end}")
+        if lineage is not None and world.watch.histories.current is lineage:
+            with world.checking():
+                if view.revision < end or view.source != "live":
+                    what = f"{host.name} synced at {view.revision} ({view.source})"
+                    raise Violation("synced", f"{what}; the log ended at {end} before")

@@ -1,0 +1,270 @@
+"""Who watches a run: hands what happens to the oracle, as it happens.
+
+The broker tells what it stored and lost, hosts tell where their cores stand; every
+check is made at once, so that a violation shows where it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from controlplane.beats import decode_beat
+from controlplane.broker import Message, StreamSpec
+from controlplane.eventlog import RECORDED_AT, Appended, Pending
+from controlplane.presence import Presence, RouterReport
+from controlplane.topology import LOG_ID, Names
+from controlplane.viewfeed import SnapshotPointer, decode_head, unpack_snapshot
+from events import Record, WorkerEvent, decode_record, read_or_none
+from projections import Epoch, Fleet
+from tests.simulation.history import Histories
+from tests.simulation.views import Views
+
+from .beating import Beating
+from .ending import Ending
+from .hosts import CELL, Host, ProjectorHost, RouterHost
+from .loop import Process, State
+from .outcome import Violation
+from .plan import Wait
+from .versions import HISTORY_VERSIONS
+from .waits import Waits
+
+if TYPE_CHECKING:
+    from .world import World
+
+NAMES = Names(CELL)
+HISTORY_REASONS = ("log_lost_tail", "log_forked", "log_replaced", "first")
+PLANTED = b'{"what": "is this"}'
+_PRESENCE = msgspec.json.Decoder(Presence)
+_REPORT = msgspec.json.Decoder(RouterReport)
+_POINTER = msgspec.json.Decoder(SnapshotPointer)
+
+
+class Watch:
+    """See the module."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.records = 0
+        self.announced: list[float] = []
+        """When somebody said that history was lost."""
+        self.beating = Beating(world)
+        self.waits = Waits(world)
+        self.histories = Histories(
+            now=world.loop.time,
+            is_beating=self._is_beating,
+            versions=HISTORY_VERSIONS,
+        )
+        self.views = Views(self.histories)
+        self.witnesses: list[tuple[Any, Process]] = []
+        """(lost lineage, a process that had folded some of what was lost)."""
+        self._record: Record | None = None
+        self._positions: dict[str, Any] = {}
+        self._epochs: list[tuple[int, str]] = []
+        """Where each epoch began in the view stream as it is now."""
+        self._read = {
+            NAMES.log_stream: self._log_stored,
+            NAMES.view_stream: self._view_stored,
+            NAMES.head_stream: self._head_stored,
+            NAMES.report_stream: self._report_stored,
+            NAMES.snapshot_stream: self._snapshot_stored,
+            f"KV_{NAMES.presence_bucket}": self._presence_stored,
+        }
+
+    # ---- what the broker tells -------------------------------------------------
+    def stored(self, stream: str, message: Message) -> None:
+        read = self._read.get(stream)
+        if read is not None:
+            with self.world.checking():
+                read(message)
+
+    def made(self, stream: str, spec: StreamSpec) -> None:
+        self.world.trace.line("broker", f"{stream} made")
+        if stream == NAMES.log_stream:
+            self.histories.log_created(spec.metadata[LOG_ID])
+
+    def gone(self, stream: str) -> None:
+        self.world.trace.line("broker", f"{stream} deleted")
+        if stream == NAMES.log_stream:
+            self._note_witnesses(0)
+            self.histories.log_deleted()
+
+    def cut(self, stream: str, last: int) -> None:
+        self.world.trace.line("broker", f"{stream} lost all after {last}")
+        if stream == NAMES.log_stream:
+            self._note_witnesses(last)
+            self.histories.log_truncated(last)
+        elif stream == NAMES.view_stream:
+            self.views.view_truncated(last)
+            self._epochs = [begun for begun in self._epochs if begun[0] <= last]
+
+    def _note_witnesses(self, last: int) -> None:
+        lineage = self.histories.current
+        for host in self.world.of(ProjectorHost):
+            core = None if host.service is None else host.service._core
+            if host.running and core is not None and core.fold.revision > last:
+                self.witnesses.append((lineage, host.process))
+
+    def knows(self, lineage: Any) -> bool:
+        """Whether somebody who lives on knew of what ``lineage`` lost."""
+        return any(
+            lost is lineage and process.state is not State.DEAD
+            for lost, process in self.witnesses
+        )
+
+    # ---- streams ---------------------------------------------------------------
+    def _log_stored(self, message: Message) -> None:
+        self.records += 1
+        headers = message.headers or {}
+        assert RECORDED_AT not in headers
+        subject = NAMES.relative(message.subject)
+        record = decode_record(
+            message.sequence, message.stored_at, subject, message.payload
+        )
+        event, trace = record.event, self.world.trace
+        kind = type(event).__name__
+        trace.line("log", f"{record.revision} {kind} {subject} {event.event_id}")
+        before = self._shown(record) if trace.keeps else ""
+        self._record = record
+        self.beating.stored(record)
+        self.histories.log_stored(record)
+        if trace.keeps:
+            trace.note(f"{before} -> {self._shown(record)}")
+
+    def _shown(self, record: Record) -> str:
+        """What the worker of the record is, in a few words."""
+        event = record.event
+        if not isinstance(event, WorkerEvent):
+            return record.subject
+        dumb = self.histories.dumb
+        worker = dumb.workers.get((event.namespace, event.worker_id))
+        if worker is None:
+            return "nobody"
+        shown = f"{worker['incarnation'][:18]} {worker['status']}"
+        return f"{shown} checksum {worker['checksum'][:6]}"
+
+    def _view_stored(self, message: Message) -> None:
+        if message.payload == PLANTED:
+            self.world.trace.line("view", f"{message.sequence} planted")
+            self.views.view_planted(message.sequence)
+            return
+        started = b'"epoch_started' in message.payload[:60]
+        what = "epoch start" if started else "delta"
+        self.world.trace.line("view", f"{message.sequence} {what}")
+        if started:
+            self.world.trace.note(message.payload.decode())
+            document = msgspec.json.decode(message.payload)
+            epoch = msgspec.convert(document["epoch"], Epoch)
+            self._epochs.append((message.sequence, str(epoch)))
+            if document["reason"] in HISTORY_REASONS:
+                self.announced.append(self.world.loop.time())
+        self.views.view_stored(message.sequence, message.payload)
+
+    def _head_stored(self, message: Message) -> None:
+        head = decode_head(message.payload)
+        if head is not None:
+            self.views.check_head(head)
+
+    def _presence_stored(self, message: Message) -> None:
+        presence = read_or_none(_PRESENCE, message.payload)
+        if presence is not None:
+            self._check_presence(presence)
+
+    def _report_stored(self, message: Message) -> None:
+        report = read_or_none(_REPORT, message.payload)
+        if report is not None:
+            self._check_presence(report.presence)
+
+    def _check_presence(self, said: Presence) -> None:
+        self.views.check_claim(said.name, said.epoch, said.revision, said.digest)
+
+    def _snapshot_stored(self, message: Message) -> None:
+        if message.subject != NAMES.snapshot_pointer:
+            return
+        pointer = read_or_none(_POINTER, message.payload)
+        stream = self.world.server.held(NAMES.snapshot_stream)
+        if pointer is None or stream is None:
+            raise Violation("snapshot", f"no pointer: {message.payload[:80]!r}")
+        self.world.trace.line("snap", f"revision {pointer.revision}")
+        subject = NAMES.snapshot_chunk
+        chunks = [
+            stream.last(subject(pointer.snapshot_id, number))
+            for number in range(pointer.chunks)
+        ]
+        if None in chunks:  # spoilt by the plan between two of its pieces
+            return
+        packed = b"".join(chunk.payload for chunk in chunks if chunk is not None)
+        self.views.check_snapshot(unpack_snapshot(packed, pointer.checksum))
+
+    def beat_arrived(self, payload: bytes) -> None:
+        """A beat is at the broker."""
+        beat = decode_beat(payload)
+        if beat is not None:
+            self.beating.arrived(beat.incarnation)
+
+    def _is_beating(self, *life: str) -> bool:
+        return self.beating.beats(self._record, life[2])
+
+    # ---- what hosts tell -------------------------------------------------------
+    def appending(self, pending: Sequence[Pending]) -> None:
+        for item in pending:
+            self.beating.appending(item.event.event_id)
+
+    def acknowledged(
+        self, host: Host, pending: Sequence[Pending], done: Appended
+    ) -> None:
+        self.world.trace.line(host.name, f"acknowledged {done.revision}")
+        for item in pending:
+            self.histories.acknowledged(host.name, item.event.event_id)
+
+    def folded(self, host: ProjectorHost, core: Any) -> None:
+        if host.version is None:
+            self.histories.check_fold(host.name, core.line.log_id, core.fold)
+
+    def router_began(self, host: RouterHost) -> None:
+        self._positions.pop(host.name, None)
+
+    def moved(self, host: RouterHost, replica: Any) -> None:
+        place = replica.position
+        shown = f"{place.epoch} ordinal {place.ordinal} revision {replica.revision}"
+        self.world.trace.line(host.name, f"at {shown}")
+        old = self._positions.get(host.name)
+        self._positions[host.name] = replica
+        if old is not None:
+            self._check_forward(host.name, old, replica)
+        if host.version is not None:
+            return
+        self.views.check_replica(host.name, replica)
+        fleet = Fleet(replica.fleet)
+        self.views.check_shown(host.name, fleet)
+
+    def node_stalled(self, node: str, for_s: float) -> None:
+        self.beating.node_stalled(node, for_s)
+
+    def wait(self, step: Wait) -> None:
+        self.waits.begin(step)
+
+    # ---- the end ---------------------------------------------------------------
+    def final(self) -> None:
+        """All faults are long over."""
+        with self.world.checking():
+            Ending(self).check()
+
+    def _check_forward(self, who: str, old: Any, new: Any) -> None:
+        """A router never steps back: in an epoch, nor to one that began before.
+
+        An epoch that the view stream lost since is no place to be loyal to.
+        """
+        was, now = old.position, new.position
+        if now.epoch == was.epoch:
+            back = now.ordinal < was.ordinal or new.revision < old.revision
+        else:
+            texts = [text for _, text in self._epochs]
+            both = str(was.epoch) in texts and str(now.epoch) in texts
+            back = both and texts.index(str(now.epoch)) < texts.index(str(was.epoch))
+        if back:
+            what = f"{who} stepped from {was.epoch}/{was.ordinal}@{old.revision}"
+            what += f" to {now.epoch}/{now.ordinal}@{new.revision}"
+            raise Violation("backwards", what)
