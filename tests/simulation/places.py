@@ -98,6 +98,19 @@ class Places:
         same = later.folded[track.version].news == moment.folded[track.version].news
         return later if same else None
 
+    def _counted(self, anomalies, track, lineage, moment):
+        """Whether anomalies are those of the place, or of any record before the next.
+
+        They stand outside the digest; who resumed from a snapshot counts those of the
+        snapshot's revision, which may be later than its last delta's.
+        """
+        following = lineage.next_news(moment, track.version)
+        end = lineage.end + 1 if following is None else following.revision
+        return any(
+            _same_counts(anomalies, m.folded[track.version].state.anomalies.counts)
+            for m in lineage.moments[moment.revision : end]
+        )
+
     # ---- routers ---------------------------------------------------------------
     def check_replica(self, router, replica):
         """A router stands on a prefix of one history, entity by entity: "prefix"."""
@@ -133,9 +146,7 @@ class Places:
         known = lineage.moments[at].fingerprint if at <= lineage.end else None
         if known is None or (replica.fingerprint and replica.fingerprint != known):
             return f"fingerprint {replica.fingerprint} at {at}, not {known}"
-        between = lineage.moments[moment.revision : later.revision + 1]
-        counts = (m.folded[track.version].state.anomalies.counts for m in between)
-        if not any(_same_counts(replica.anomalies, one) for one in counts):
+        if not self._counted(replica.anomalies, track, lineage, moment):
             return f"anomalies {replica.anomalies}"
         return ""
 
@@ -238,7 +249,7 @@ class Places:
             if (
                 head.digest == state.fleet_state.digest
                 and head.fingerprint in ("", later.fingerprint)
-                and _same_counts(head.anomalies, state.anomalies.counts)
+                and self._counted(head.anomalies, track, lineage, moment)
             ):
                 return
         self._histories.violated("head", f"{head} is true of no history")
