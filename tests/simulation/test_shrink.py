@@ -123,6 +123,37 @@ def test_rounder_times_keep_the_order_of_steps():
     assert times == [1.7, 1.7]
 
 
+def test_runs_are_cut_short_after_the_moment_that_broke():
+    ends = []
+    plan = plan_with(*says(8))
+
+    def run(tried, *, trace=False):
+        ends.append(tried.end_s)
+        outcome = breaks_if(lambda it: plan.steps[3] in it.steps)(tried)
+        if outcome.broken is None:
+            return outcome
+        broken = msgspec.structs.replace(outcome.broken, at_s=3.5)
+        return msgspec.structs.replace(outcome, broken=broken)
+
+    small = shrink(plan, run(plan).broken, run, limit_s=60.0)
+    assert small.keep == (3,)
+    assert small.plan.end_s == plan.end_s
+    assert ends[0] == plan.end_s
+    assert max(ends[1:]) < 40.0
+
+
+def test_what_only_breaks_at_the_end_of_a_cut_run_is_not_alike():
+    plan = plan_with(*says(4))
+
+    def run(tried, *, trace=False):
+        whole = tried.steps == plan.steps
+        broken = Broken(invariant="prefix", what="", at_s=3.0 if whole else tried.end_s)
+        held = breaks_if(lambda _: True)(tried)
+        return msgspec.structs.replace(held, broken=broken)
+
+    assert shrink(plan, run(plan).broken, run, limit_s=60.0).keep == (0, 1, 2, 3)
+
+
 def test_the_time_limit_ends_it_with_what_it_has():
     clock = iter(range(1000))
     plan = plan_with(*says(64))
