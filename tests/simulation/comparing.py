@@ -218,7 +218,8 @@ def disagreements(dumb, state):
     workers, cohorts, settings = plain_fleet(fleet)
     mine = {key: plain_struct(port) for key, port in ports.ports.items()}
     counts = {name: getattr(state.anomalies.counts, name) for name in dumb.counts}
-    lives = [k for k in {*dumb.lives, *state.lives} if not _same_life(dumb, state, k)]
+    lives = {key: _plain_life(life) for key, life in state.lives.items()}
+    own_lives = {key: _life(fields) for key, fields in dumb.lives.items()}
     return [
         *_differing("worker", workers, dumb.workers),
         *_differing("cohorts", cohorts, dumb.cohorts),
@@ -229,10 +230,7 @@ def disagreements(dumb, state):
         *_differing("adapters", _adapters(fleet), _sorted(dumb.adapters())),
         *_differing("members", _counts(fleet), dumb.members()),
         *_differing("anomalies", counts, dumb.counts),
-        *(
-            f"life {key}: {state.lives.get(key)}, not {dumb.lives.get(key)}"
-            for key in sorted(lives)
-        ),
+        *_differing("life", lives, own_lives),
         *_digests(dumb, state),
     ]
 
@@ -253,10 +251,11 @@ def states_differ(state, true, *, whole):
     pairs = {
         "known": (dict(state.fleet_state.known), dict(true.fleet_state.known)),
         "port": (dict(state.ports.ports), dict(true.ports.ports)),
-        "life": (dict(state.lives), dict(true.lives)),
     }
     for what, (one, two) in pairs.items():
         found += _differing(what, _plains(one), _plains(two))
+    lives = [{k: _plain_life(v) for k, v in s.lives.items()} for s in (state, true)]
+    found += _differing("life", *lives)
     worked_out = digest_of(hashes_of(state.fleet_state))
     if worked_out != right[0]:
         found.append(f"its entities have the digest {worked_out}, not {right[0]}")
@@ -273,6 +272,20 @@ def _plain(anomalies):
 
 def _plains(structs):
     return {key: plain_struct(struct) for key, struct in structs.items()}
+
+
+def _plain_life(life):
+    return _life(plain_struct(life))
+
+
+def _life(fields):
+    """A life's fields in one order, whatever the hashes of its ports are."""
+    return {
+        "registered": fields["registered"],
+        "last": fields["last"],
+        "lease_ttl_s": fields["lease_ttl_s"],
+        "ports": sorted(fields["ports"]),
+    }
 
 
 def _digests(dumb, state):

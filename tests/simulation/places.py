@@ -4,6 +4,8 @@ A place is (epoch, ordinal), as ever stored; an epoch is known by its text. A pl
 mean several moments: one for each lineage that the epoch could have gone on with.
 """
 
+import msgspec
+
 from tests.simulation.comparing import (
     MEMO_MAX,
     SET_FIELDS,
@@ -14,6 +16,8 @@ from tests.simulation.comparing import (
     plain_worker,
 )
 from tests.simulation.pristine import PRISTINE
+
+_PACKED = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class Track:
@@ -274,7 +278,9 @@ class Places:
             if bytes_of(snapshot) == bytes_of(own):
                 return
         where = f"{position}, revision {snapshot.revision}"
-        what = "no history has that place" if own is None else f"{snapshot}, not {own}"
+        what = "no history has that place"
+        if own is not None:
+            what = "other " + ", ".join(_unlike(snapshot, own))
         self._histories.violated("snapshot", f"{where}: {what}")
 
 
@@ -289,6 +295,15 @@ def _with_version(snapshot, track):
         },
         fold_version=track.version,
     )
+
+
+def _unlike(snapshot, own):
+    """The fields in which a snapshot is not what it should be."""
+    return [
+        name
+        for name in snapshot.__struct_fields__
+        if _PACKED.encode(getattr(snapshot, name)) != _PACKED.encode(getattr(own, name))
+    ]
 
 
 def _same_counts(one, other):
