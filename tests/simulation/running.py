@@ -7,6 +7,7 @@ import importlib
 import inspect
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -111,7 +112,10 @@ def collected_afterwards() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = unless_closing
-        gc.collect()
+        with warnings.catch_warnings():
+            # Coroutines that a process made and did not come to start.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            gc.collect()
         sys.unraisablehook = hook
         if was_enabled:
             gc.enable()

@@ -33,11 +33,6 @@ class KeptSeed(msgspec.Struct, frozen=True, kw_only=True):
     plan: str = ""
     what: str = ""
 
-    @property
-    def name(self) -> str:
-        """How a test of it is called."""
-        return self.plan or f"{self.seed}"
-
 
 def kept_seeds(text: str) -> tuple[KeptSeed, ...]:
     """What the lines say. A line that says nothing sensible is a `BadInputError`."""
