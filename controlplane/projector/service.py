@@ -325,15 +325,23 @@ class ProjectorService(Lifetime):
                 await self._resign("it has had nothing to lead with for too long")
             elif not await self._lease.renew(now):
                 self._stand_down("another projector holds the lease")
+            else:
+                self._lead()  # again, if it lapsed here while it was being renewed
             return
         blind = self._book.canary_silent_s(now) > self._settings.canary_lost_s
         resting = now < self._no_lease_until
         if not warm or blind or resting or not self._broker.connected:
             return
         if await self._lease.acquire(now):
-            _log.info("leading", revision=core.fold.revision if core else 0)
-            if self._core is not None and self._hands is not None:
-                self._hands.do(self._core.won())
+            self._lead()
+
+    def _lead(self) -> None:
+        core, hands = self._core, self._hands
+        if not self._lease.holds(self._clock.monotonic()):
+            return
+        if core is not None and hands is not None and not core.leading:
+            _log.info("leading", revision=core.fold.revision)
+            hands.do(core.won())
 
     def _stand_down(self, reason: str) -> None:
         if self._core is not None and self._core.leading:

@@ -31,6 +31,7 @@ class Plane:
         self.broker = MemoryBroker(server)
         self.log = EventLog(self.broker, "c", self.settings)
         self.feed = ViewFeed(self.broker, "c")
+        self.clock = SystemClock()
 
     def projector(self, name="a"):
         return ProjectorService(
@@ -38,7 +39,7 @@ class Plane:
             log=self.log,
             feed=self.feed,
             settings=self.settings,
-            clock=SystemClock(),
+            clock=self.clock,
             name=name,
         )
 
@@ -171,6 +172,46 @@ async def test_a_leader_stands_down_when_its_lease_lapses(plane):
         plane.server.disconnect(plane.broker)
         await eventually(lambda: not projector.leading, within_s=4.0)
         plane.server.reconnect(plane.broker)
+        await eventually(lambda: projector.leading)
+
+
+class LateAnswers(MemoryBroker):
+    """Who stores in the lease's bucket is answered when the test says so."""
+
+    def __init__(self, server):
+        super().__init__(server)
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def store(self, stream, message, **options):
+        stored = await super().store(stream, message, **options)
+        if message.subject.endswith(".projector"):
+            await self.answers.wait()
+        return stored
+
+
+class LeapingClock(SystemClock):
+    """A process that did not run for a while sees its clock leap."""
+
+    ahead_s = 0.0
+
+    def monotonic(self):
+        return super().monotonic() + self.ahead_s
+
+
+async def test_who_stood_down_while_the_lease_was_renewed_leads_again():
+    """It lapsed here, for the renewal began late and its answer came later still."""
+    plane = Plane(MemoryServer(), lease_s=2.0)
+    plane.broker, plane.clock = LateAnswers(plane.server), LeapingClock()
+    plane.log = EventLog(plane.broker, "c", plane.settings)
+    plane.feed = ViewFeed(plane.broker, "c")
+    await plane.broker.start()
+    await init(plane.broker, "c", plane.settings)
+    async with led(plane) as projector:
+        plane.broker.answers.clear()
+        plane.clock.ahead_s = 0.6 * plane.settings.lease_s
+        await eventually(lambda: not projector.leading)
+        plane.broker.answers.set()
         await eventually(lambda: projector.leading)
 
 
