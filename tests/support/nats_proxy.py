@@ -6,7 +6,10 @@ around it goes on.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 from tests.support.proxy import Proxy, Sieve
 
@@ -17,22 +20,35 @@ Lost = Callable[[str, bytes], bool]
 """Whether to lose a message: its subject, its payload (with headers, if any)."""
 
 
+@dataclass
+class _Rule:
+    which: Lost
+    left: int
+    breaking: bool
+
+
 class NatsProxy(Proxy):
     """Passes whole NATS messages on; loses those it is told to lose."""
 
     def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
         super().__init__(port, host=host)
-        self._rules: list[tuple[Lost, list[int]]] = []
+        self._rules: list[_Rule] = []
         self.lost = 0
         """So many messages were lost."""
 
-    def lose(self, which: Lost, count: int = 1) -> None:
-        """Lose the next ``count`` messages to clients that are ``which``."""
-        self._rules.append((which, [count]))
+    def lose(self, which: Lost, count: int = 1, *, breaking: bool = False) -> None:
+        """Lose the next ``count`` messages to clients that are ``which``.
 
-    def lose_answers(self, count: int = 1, stream: str = "") -> None:
+        ``breaking``: with each of them every connection breaks.
+        """
+        self._rules.append(_Rule(which, count, breaking))
+
+    def lose_answers(
+        self, count: int = 1, stream: str = "", *, breaking: bool = False
+    ) -> None:
         """Lose the next acknowledgements of what was stored: of ``stream``, or any."""
-        self.lose(lambda _, payload: is_acknowledgement(payload, stream), count)
+        answers = partial(is_acknowledgement, stream=stream)
+        self.lose(lambda _, payload: answers(payload), count, breaking=breaking)
 
     def lose_no_more(self) -> None:
         """From now on nothing is lost."""
@@ -40,10 +56,12 @@ class NatsProxy(Proxy):
 
     def loses(self, subject: str, payload: bytes) -> bool:
         """Whether this message is lost; it counts then."""
-        for which, left in self._rules:
-            if left[0] and which(subject, payload):
-                left[0] -= 1
+        for rule in self._rules:
+            if rule.left and rule.which(subject, payload):
+                rule.left -= 1
                 self.lost += 1
+                if rule.breaking:
+                    asyncio.get_running_loop().call_soon(self.drop)
                 return True
         return False
 

@@ -9,6 +9,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from controlplane.broker.jetstream import JetStreamBroker
+from controlplane.clock import Clock
 from controlplane.eventlog import EventLog, Pending
 from controlplane.identifiers import new_uuid7
 from controlplane.router.client import RouterView
@@ -145,8 +146,11 @@ def view_of(
 class Life:
     """A worker that nobody runs: it says what the test has it say."""
 
-    def __init__(self, worker_id: str, *, namespace: str = "prod") -> None:
+    def __init__(
+        self, worker_id: str, *, namespace: str = "prod", clock: Clock = CLOCK
+    ) -> None:
         self.namespace, self.worker_id = namespace, worker_id
+        self._clock = clock
         self.incarnation = new_uuid7()
         self.toggled = False
 
@@ -154,7 +158,7 @@ class Life:
     def _who(self) -> dict[str, Any]:
         return {
             "event_id": new_uuid7(),
-            "at": CLOCK.now(),
+            "at": self._clock.now(),
             "by": "test",
             "namespace": self.namespace,
             "worker_id": self.worker_id,

@@ -1,0 +1,13 @@
+"""The worlds in which every scenario is played."""
+
+import pytest
+
+from tests.support.real_stage import RealWorld
+
+WORLDS = {"real": RealWorld}
+
+
+@pytest.fixture(params=WORLDS)
+def world(request):
+    """Plays a scenario: ``world.run(scenario, **settings)``."""
+    return WORLDS[request.param]()
