@@ -1,14 +1,14 @@
 """Who beats: when each life's beats reached the broker, and whether that suffices.
 
-A life may be expired only if its beats stayed away from the broker for its whole
-lease, not counting the time in which the broker itself stood still or was down.
+A life that beats may be expired only if its beats stayed away from the broker for its
+whole lease, not counting the time in which the broker itself stood still or was down.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from events import PortClaimed, Record, WorkerExpired, WorkerRegistered
 
@@ -63,6 +63,8 @@ class Beating:
         """Whether the life beat all the time before ``record`` ends it."""
         if record is None or not isinstance(record.event, WorkerExpired):
             return False
+        if not any(host.beats_for(incarnation) for host in self._hosts()):
+            return False
         now = self._world.loop.time()
         began = self._began.get(record.event.event_id, now)
         times = [*self._arrivals[incarnation], now]
@@ -73,6 +75,10 @@ class Beating:
             ):
                 return False
         return True
+
+    def _hosts(self) -> list[Any]:
+        hosts = self._world.hosts.values()
+        return [host for host in hosts if hasattr(host, "beats_for")]
 
     def _gap(self, before: float, after: float) -> float:
         """The silence between two beats, without what the broker is to blame for."""

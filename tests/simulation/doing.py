@@ -206,20 +206,13 @@ class Doing:
                 self._plant(step.where)
 
     def _stall(self, nodes: tuple[str, ...], for_s: float) -> None:
-        if nodes == NODES:
-            self._outage(for_s)
         self._world.server.stall(nodes)
         self._later(for_s, self._world.server.resume, nodes)
-
-    def _outage(self, for_s: float) -> None:
-        now = self._world.loop.time()
-        self._world.watch.beating.outage(now, now + for_s)
 
     def _restart_broker(self, step: BrokerRestart) -> None:
         server = self._world.server
         if not server.up:
             return
-        self._outage(step.down_s)
         server.crash(landing=step.landing)
         server.lose_tail(NAMES.log_stream, step.lose_log)
         server.lose_tail(NAMES.view_stream, step.lose_view)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .watching import Watch
 
 STALE_S = 5.0
+LOSS_LINES = ("history lost or forked", "the log lost records")
 
 
 class Ending:
@@ -30,8 +31,16 @@ class Ending:
         self._ports()
         self._waits()
         watch.histories.check_acknowledged(
-            watch.announced, known_to_somebody=watch.knows
+            [*watch.announced, *self._said_so()], known_to_somebody=watch.knows
         )
+
+    def _said_so(self) -> list[float]:
+        """When a projector said that the log lost or changed history."""
+        return [
+            at
+            for at, _, message in self._world.trace.errors
+            if message.startswith(LOSS_LINES)
+        ]
 
     def _leaders(self) -> None:
         leading = [

@@ -7,6 +7,7 @@ version stay when a process dies and the next one starts.
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from events import ControlPlaneError
 
 from .broker import SimBroker, Weather
 from .loop import Process, SimLoop, State
+from .outcome import Violation
 from .server import EPOCH
 
 if TYPE_CHECKING:
@@ -28,6 +30,12 @@ if TYPE_CHECKING:
 
 CELL = "sim"
 START_AGAIN_S = 1.0
+
+
+def _where(error: BaseException) -> str:
+    """The place in the code where an error arose."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
 
 
 class HostClock:
@@ -98,7 +106,7 @@ class Host:
         process.look = self.look
         self.brokers = []
         process.context.run(self.build)
-        process.spawn(self.main())
+        process.spawn(self._guarded())
 
     def build(self) -> None:
         """Make the objects of the process, in its context."""
@@ -106,6 +114,13 @@ class Host:
     async def main(self) -> None:
         """What the process does."""
         raise NotImplementedError
+
+    async def _guarded(self) -> None:
+        try:
+            await self.main()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+            what = f"{self.name}: {error!r} at {_where(error)}"
+            self.world.break_(Violation("crash", what))
 
     def look(self) -> None:
         """Look at the process after each of its callbacks."""
@@ -262,6 +277,8 @@ class RouterHost(Host):
                 del self.mirror[key]
             else:
                 self.mirror[key] = change.worker
+        if self.view.failure is not None:
+            raise self.view.failure
 
     async def stop(self) -> None:
         """A clean stop: SIGTERM."""

@@ -48,12 +48,15 @@ class Process:
         self.at_death: Callable[[], None] | None = None
         self._loop: Final = loop
         self._waiting: list[Handle] = []
+        self._tasks: list[asyncio.Task[Any]] = []
         self.context: Final = copy_context()
         self.context.run(PROCESS.set, self)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run ``work`` as a task of this process."""
-        return self._loop.create_task(work, context=self.context)
+        task = self._loop.create_task(work, context=self.context)
+        self._tasks.append(task)  # a task that nobody holds may be collected
+        return task
 
     def freeze(self) -> None:
         """SIGSTOP."""

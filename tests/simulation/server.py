@@ -53,6 +53,7 @@ class Observer(Protocol):
     def made(self, stream: str, spec: StreamSpec) -> None: ...
     def gone(self, stream: str) -> None: ...
     def beat_arrived(self, payload: bytes) -> None: ...
+    def outage(self, begin: float, end: float) -> None: ...
 
 
 class Consumer:
@@ -106,6 +107,7 @@ class SimServer(MemoryServer):
         self._consumers: Final[dict[str, list[Consumer]]] = {}
         self._held: list[tuple[str, Callable[..., None], tuple[Any, ...]]] = []
         self._instant = (-1.0, 0.0, EPOCH)
+        self._still_since: float | None = None
 
     def _now(self) -> datetime:
         now_s, offset_s = self.loop.time(), self.offset_s
@@ -185,10 +187,22 @@ class SimServer(MemoryServer):
                 consumer.push()
 
     # ---- faults ----------------------------------------------------------------
+    def _look_whether_still(self) -> None:
+        """Note from when to when no node did anything."""
+        still = not self.up or self.stalled.issuperset(NODES)
+        now = self.loop.time()
+        if still and self._still_since is None:
+            self._still_since = now
+        elif not still and self._still_since is not None:
+            since, self._still_since = self._still_since, None
+            if self.observer is not None:
+                self.observer.outage(since, now)
+
     def crash(self, *, landing: float) -> None:
         """Every node dies: links break, what is volatile is gone."""
         self.up = False
         self.stalled.clear()
+        self._look_whether_still()
         self._held.clear()
         for consumers in self._consumers.values():
             consumers.clear()
@@ -198,6 +212,7 @@ class SimServer(MemoryServer):
     def come_back(self) -> None:
         """It runs again, with other ids."""
         self.up, self.starts = True, self.starts + 1
+        self._look_whether_still()
         for client in list(self.clients):
             client.may_connect()
 
@@ -217,6 +232,7 @@ class SimServer(MemoryServer):
     def stall(self, nodes: Sequence[str]) -> None:
         """SIGSTOP: what arrives waits, what was to be sent waits."""
         self.stalled.update(nodes)
+        self._look_whether_still()
         for client in list(self.clients):
             if client.node in nodes:
                 client.silent()
@@ -224,10 +240,11 @@ class SimServer(MemoryServer):
     def resume(self, nodes: Sequence[str]) -> None:
         """SIGCONT: all that waited happens at once."""
         self.stalled.difference_update(nodes)
+        self._look_whether_still()
         held, self._held = self._held, []
         for node, do, args in held:
             self.accept(node, do, args)
         for client in list(self.clients):
             if client.node in nodes:
                 client.flush()
-                client.may_connect()
+            client.may_connect()

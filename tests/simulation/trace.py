@@ -22,12 +22,18 @@ class Trace:
         self._loop, self.keeps = loop, keep
         self._hash = blake2b(digest_size=16)
         self.kept: list[str] = []
+        self.errors: list[tuple[float, str, str]] = []
+        """When, who and what the product logged as an error."""
 
     def line(self, who: str, what: str) -> None:
         text = f"{self._loop.time():10.4f} {who:<6} {what}"
         self._hash.update(text.encode())
         if self.keeps:
             self.kept.append(text)
+
+    @property
+    def now(self) -> float:
+        return self._loop.time()
 
     def note(self, what: str) -> None:
         if self.keeps:
@@ -39,12 +45,12 @@ class Trace:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """What the product logs becomes notes; without readers it logs nothing."""
+        """What the product logs becomes notes; without readers, only its errors."""
         logger = logging.getLogger(ROOT)
         before = logger.level, logger.propagate
         handler = _Noting(self)
         logger.propagate = False
-        logger.setLevel(logging.INFO if self.keeps else logging.CRITICAL + 1)
+        logger.setLevel(logging.INFO if self.keeps else logging.ERROR)
         logger.addHandler(handler)
         try:
             yield
@@ -60,6 +66,8 @@ class _Noting(logging.Handler):
         self._trace = trace
 
     def emit(self, record: logging.LogRecord) -> None:
-        process = PROCESS.get()
+        process, message = PROCESS.get(), record.getMessage()
         who = "-" if process is None else process.name
-        self._trace.note(f"{who} says: {record.getMessage()}")
+        self._trace.note(f"{who} says: {message}")
+        if record.levelno >= logging.ERROR:
+            self._trace.errors.append((self._trace.now, who, message))

@@ -12,10 +12,11 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from events import AnyEvent, Record, TrafficWeightSet, UnknownEvent, codec
+from events import AnyEvent, TrafficWeightSet, codec
 from events.upcast import UpcasterChain
 from projections import FOLD_VERSION
 from tests.simulation.history import Folding
+from tests.simulation.pristine import private_codec
 
 OLD: Final = "old"
 OLD_FOLD_VERSION: Final = FOLD_VERSION - 1
@@ -23,24 +24,11 @@ UNKNOWN_TO_OLD: Final = TrafficWeightSet
 _ROOMS: Final = ("controlplane", "projections", "events")
 
 
-class OldFolding(Folding, frozen=True, kw_only=True):
-    """How the old version folds: what it does not know is unknown to it."""
-
-    def read(self, record: Record) -> Record:
-        event = record.event
-        if not isinstance(event, UNKNOWN_TO_OLD):
-            return record
-        unknown = UnknownEvent(
-            tag=str(UNKNOWN_TO_OLD.__struct_config__.tag),
-            payload=codec.encode(event),
-            event_id=event.event_id,
-        )
-        return Record(record.revision, record.recorded_at, record.subject, unknown)
-
-
 HISTORY_VERSIONS: Final = {
     FOLD_VERSION: Folding(),
-    OLD_FOLD_VERSION: OldFolding(is_checked=False),
+    OLD_FOLD_VERSION: Folding(
+        decode_record=private_codec(without={UNKNOWN_TO_OLD}).decode_record
+    ),
 }
 """How the oracle folds for each version."""
 

@@ -18,7 +18,7 @@ from controlplane.presence import Presence, RouterReport
 from controlplane.topology import LOG_ID, Names
 from controlplane.viewfeed import SnapshotPointer, decode_head, unpack_snapshot
 from events import Record, WorkerEvent, decode_record, read_or_none
-from projections import Epoch, Fleet
+from projections import FOLD_VERSION, Epoch, Fleet
 from tests.simulation.history import Histories
 from tests.simulation.views import Views
 
@@ -28,7 +28,7 @@ from .hosts import CELL, Host, ProjectorHost, RouterHost
 from .loop import Process, State
 from .outcome import Violation
 from .plan import Wait
-from .versions import HISTORY_VERSIONS
+from .versions import HISTORY_VERSIONS, OLD_FOLD_VERSION
 from .waits import Waits
 
 if TYPE_CHECKING:
@@ -129,7 +129,9 @@ class Watch:
         before = self._shown(record) if trace.keeps else ""
         self._record = record
         self.beating.stored(record)
-        self.histories.log_stored(record)
+        self.histories.log_message(
+            record.revision, record.recorded_at, subject, message.payload
+        )
         if trace.keeps:
             trace.note(f"{before} -> {self._shown(record)}")
 
@@ -204,6 +206,10 @@ class Watch:
         if beat is not None:
             self.beating.arrived(beat.incarnation)
 
+    def outage(self, begin: float, end: float) -> None:
+        """The broker stood still from ``begin`` to ``end``."""
+        self.beating.outage(begin, end)
+
     def _is_beating(self, *life: str) -> bool:
         return self.beating.beats(self._record, life[2])
 
@@ -220,8 +226,9 @@ class Watch:
             self.histories.acknowledged(host.name, item.event.event_id)
 
     def folded(self, host: ProjectorHost, core: Any) -> None:
-        if host.version is None:
-            self.histories.check_fold(host.name, core.line.log_id, core.fold)
+        version = FOLD_VERSION if host.version is None else OLD_FOLD_VERSION
+        name, log_id = host.name, core.line.log_id
+        self.histories.check_fold(name, log_id, core.fold, version=version)
 
     def router_began(self, host: RouterHost) -> None:
         self._positions.pop(host.name, None)

@@ -108,6 +108,16 @@ class WorkerHost(Host):
     def build(self) -> None:
         self.handle = None
 
+    def beats_for(self, incarnation: str) -> bool:
+        """Whether a life that runs here now beats."""
+        handle = self.handle
+        return (
+            self.running
+            and handle is not None
+            and handle._beating
+            and handle.incarnation == incarnation
+        )
+
     async def main(self) -> None:
         broker = self.broker("worker")
         await broker.start()
@@ -176,6 +186,15 @@ class ClaimantHost(Host):
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
         self.claim: Claim | None = None
+        self.beating = ""
+        """The incarnation that beats here."""
+
+    def build(self) -> None:
+        self.beating = ""
+
+    def beats_for(self, incarnation: str) -> bool:
+        """Whether a life that runs here now beats."""
+        return self.running and self.beating == incarnation
 
     def begin(self, claim: Claim) -> None:
         if not self.alive:
@@ -282,6 +301,7 @@ class _Life:
             )
             pending.insert(0, Pending(farewell, registered))
         self._beats.drop(self._host.name)
+        self._host.beating = ""
         await self._log.append_all(pending)
         self._host.say("released")
 
@@ -305,6 +325,7 @@ class _Life:
     def _beat(self, log_id: str, revision: int) -> None:
         beat = Beat(incarnation=self._incarnation, log_id=log_id, revision=revision)
         subject = NAMES.beat("ports", self._host.name)
+        self._host.beating = self._incarnation
         self._beats.keep(self._host.name, subject, beat, self._ttl_s)
 
     @property
