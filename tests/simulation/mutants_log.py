@@ -1,0 +1,250 @@
+"""Deliberate faults at the log: outcomes, expectations, recognition, whose life."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from controlplane import recognition, viewfeed
+from controlplane.broker import Outgoing
+from controlplane.errors import AppendOutcomeUnknownError, LogUnavailableError
+from controlplane.eventlog import Appended, EventLog
+from controlplane.identifiers import new_uuid7
+from controlplane.recognition import Recognition
+from controlplane.viewfeed import CHUNK_BYTES, SnapshotPointer, ViewFeed, pack_snapshot
+from controlplane.worker import core as worker_core
+from controlplane.worker.core import WorkerCore
+from controlplane.worker.standing import Superseded, Vacant
+from events import PortClaimed, WorkerDeregistered, WorkerRegistered
+
+from .mutating import Mutant, Patch, always
+
+_with = msgspec.structs.replace
+
+
+def _not_stored(error: Any) -> LogUnavailableError:
+    return LogUnavailableError(url="sim://", doing="appending", reason=error.reason)
+
+
+def _unknown_fails(append_once: Any) -> Any:
+    async def appended(self: Any, pending: Any) -> Any:
+        try:
+            return await append_once(self, pending)
+        except AppendOutcomeUnknownError as error:
+            raise _not_stored(error) from error
+
+    return appended
+
+
+def _unknown_succeeds(append_once: Any) -> Any:
+    async def appended(self: Any, pending: Any) -> Any:
+        try:
+            return await append_once(self, pending)
+        except AppendOutcomeUnknownError:
+            return Appended((pending[-1].expected or 0) + 1)
+
+    return appended
+
+
+def _nothing_found(append_once: Any) -> Any:
+    async def appended(self: Any, pending: Any) -> Any:
+        try:
+            return await append_once(self, pending)
+        except AppendOutcomeUnknownError as error:
+            found = await self._recognition.find(pending)
+            if found is None:
+                raise _not_stored(error) from error
+            return Appended(found)
+
+    return appended
+
+
+def _by_a_replica(_: Any) -> Any:
+    async def last(self: Any, subject: str) -> Any:
+        found = None
+        batches = self._broker.read(
+            self._stream, subject=self.names.absolute(subject), last_per_subject=True
+        )
+        async for batch in batches:
+            found = batch[-1]
+        return None if found is None else self.record(found)
+
+    return last
+
+
+def _any_own_claim(is_own: Any) -> Any:
+    def own(record: Any, event: Any) -> bool:
+        if isinstance(event, PortClaimed):
+            return getattr(record.event, "claim_id", "") == event.claim_id
+        return is_own(record, event)
+
+    return own
+
+
+async def _held(*_args: Any) -> bool:
+    return True
+
+
+async def _nobody(*_args: Any) -> None:
+    """Nothing is one's own."""
+
+
+def _as_it_was(again: Any) -> Any:
+    """The registration expects what this life knew before it asked."""
+
+    def registers(
+        self: Any, incarnation: Any, read: Any, notice: Any, cause: Any
+    ) -> Any:
+        return again(self, incarnation, _with(read, last=self.revision), notice, cause)
+
+    return registers
+
+
+def _expecting_nothing(kind: type) -> Any:
+    def make(append: Any) -> Any:
+        def appends(self: Any, draft: Any, expected: Any, cause: Any = None) -> Any:
+            if isinstance(draft, kind):
+                expected = None
+            return append(self, draft, expected, cause)
+
+        return appends
+
+    return make
+
+
+def _never_fresh(again: Any) -> Any:
+    def registers(self: Any, _incarnation: Any, *rest: Any) -> Any:
+        return again(self, self.incarnation, *rest)
+
+    return registers
+
+
+def _never_superseded(judge: Any) -> Any:
+    def judged(*args: Any, **named: Any) -> Any:
+        verdict = judge(*args, **named)
+        return Vacant() if isinstance(verdict, Superseded) else verdict
+
+    return judged
+
+
+def _unexpecting(_: Any) -> Any:
+    async def store_snapshot(self: Any, message: Outgoing) -> None:
+        message = _with(message, expect_subject_sequence=None)
+        await self._broker.store(self.names.snapshot_stream, message)
+
+    return store_snapshot
+
+
+def _pointer_first(_: Any) -> Any:
+    async def write_snapshot(self: Any, snapshot: Any, now: Any) -> bool:
+        before, expected = await self._pointer()
+        if before is not None and not viewfeed._is_forward(before, snapshot):
+            return False
+        packed, checksum = pack_snapshot(snapshot)
+        snapshot_id = new_uuid7()
+        starts = range(0, len(packed), CHUNK_BYTES)
+        pointer = SnapshotPointer(
+            snapshot_id=snapshot_id,
+            position=snapshot.position,
+            revision=snapshot.revision,
+            chunks=len(starts),
+            bytes=len(packed),
+            checksum=checksum,
+            taken_at=now,
+            fold_version=snapshot.fold_version,
+        )
+        await self._store_snapshot(
+            Outgoing(
+                subject=self.names.snapshot_pointer,
+                payload=msgspec.json.encode(pointer),
+                expect_subject_sequence=expected,
+            )
+        )
+        for number, start in enumerate(starts):
+            subject = self.names.snapshot_chunk(snapshot_id, number)
+            piece = packed[start : start + CHUNK_BYTES]
+            await self._store_snapshot(Outgoing(subject=subject, payload=piece))
+        return True
+
+    return write_snapshot
+
+
+MUTANTS = (
+    Mutant(
+        "unknown-outcome-is-failure",
+        "an append without an answer counts as certainly not stored",
+        (Patch(EventLog, "_append_once", _unknown_fails),),
+    ),
+    Mutant(
+        "unknown-outcome-is-success",
+        "an append without an answer counts as stored",
+        (Patch(EventLog, "_append_once", _unknown_succeeds),),
+    ),
+    Mutant(
+        "nothing-found-is-refusal",
+        "a read that finds nothing after an unknown outcome counts as a refusal",
+        (Patch(EventLog, "_append_once", _nothing_found),),
+    ),
+    Mutant(
+        "read-by-a-replica",
+        "a subject's last record is asked of a replica that may lag",
+        (Patch(EventLog, "last", _by_a_replica),),
+        plans=("lagging",),
+    ),
+    Mutant(
+        "released-claim-is-a-grant",
+        "one's own claim_id on a release is read as a grant",
+        (
+            Patch(recognition, "_is_own", _any_own_claim),
+            Patch(Recognition, "_is_held", lambda _: _held),
+        ),
+        plans=("claim-expire-repeat",),
+    ),
+    Mutant(
+        "stale-expectation-reused",
+        "a worker registers again on what it knew before it asked",
+        (Patch(WorkerCore, "_again", _as_it_was),),
+    ),
+    Mutant(
+        "registration-expects-nothing",
+        "a registration is stored whoever came before it",
+        (Patch(WorkerCore, "_append", _expecting_nothing(WorkerRegistered)),),
+        plans=("two-of-one-name",),
+    ),
+    Mutant(
+        "farewell-expects-nothing",
+        "a deregistration is stored whatever came before it",
+        (Patch(WorkerCore, "_append", _expecting_nothing(WorkerDeregistered)),),
+        plans=("two-of-one-name",),
+    ),
+    Mutant(
+        "expired-life-comes-back",
+        "a worker that expired registers as the same incarnation",
+        (Patch(WorkerCore, "_again", _never_fresh),),
+    ),
+    Mutant(
+        "superseded-life-comes-back",
+        "a worker whose place was taken registers again",
+        (Patch(worker_core, "judge", _never_superseded),),
+    ),
+    Mutant(
+        "conflict-is-never-own",
+        "a repeat of what is stored already counts as refused",
+        (Patch(Recognition, "find", lambda _: _nobody),),
+    ),
+    Mutant(
+        "snapshot-pointer-backwards",
+        "a late snapshot is pointed to though a newer one is there",
+        (
+            Patch(viewfeed, "_is_forward", always(value=True)),
+            Patch(ViewFeed, "_store_snapshot", _unexpecting),
+        ),
+        plans=("late-snapshot",),
+    ),
+    Mutant(
+        "pointer-before-snapshot",
+        "the pointer to a snapshot is stored before the snapshot",
+        (Patch(ViewFeed, "write_snapshot", _pointer_first),),
+    ),
+)
