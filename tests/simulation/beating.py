@@ -53,8 +53,12 @@ class Beating:
         self._arrivals[incarnation].append(self._world.loop.time())
 
     def outage(self, begin: float, end: float) -> None:
-        """The broker stands still, or is down, in this time."""
-        self._outages.append((begin, end + RECONNECT_S))
+        """The broker stood still, or was down, in this time.
+
+        A judge cannot tell a short while from nothing, nor need he.
+        """
+        if end - begin >= self._world.settings.blind_gap_s:
+            self._outages.append((begin, end + RECONNECT_S))
 
     def node_stalled(self, node: str, for_s: float) -> None:
         """One of two servers stands still: see `Ending`."""

@@ -212,7 +212,7 @@ class SimBroker(Link):
                 stream, after, until, subject, last_per_subject=last_per_subject
             )
             if last_per_subject and until is None:
-                found = self._server.as_replica_sees(found)
+                found = self._server.as_replica_sees(stream, found)
             return found
 
         doing = f"reading {stream}"

@@ -14,6 +14,7 @@ from controlplane.topology import Names
 from events import ControlPlaneError
 
 from .hosts import CELL, Host, ProjectorHost, RouterHost
+from .loop import Process
 from .plan import (
     BlackHole,
     BrokerRestart,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 NAMES = Names(CELL)
 MAKE_AGAIN_S = 0.3
+UPGRADE_S = 6.0
 UNKNOWN = {"type": "worker_blessed.v1", "event_id": "planted", "by": "somebody"}
 
 
@@ -100,10 +102,10 @@ class Doing:
                 self._later(step.for_s, process.thaw)
             case Upgrade():
                 host.version = None if step.version == "new" else "old"
-                if host.running and isinstance(host, ProjectorHost | RouterHost):
+                if host.alive and isinstance(host, ProjectorHost | RouterHost):
                     assert process is not None
                     process.spawn(host.stop())
-                self._later(6.0, host.start)
+                self._later(UPGRADE_S, self._upgraded, host, process)
 
     def _crash(self, step: Crash, host: Host) -> None:
         if host.process is not None and host.alive:
@@ -117,6 +119,13 @@ class Doing:
         else:
             # It may not have died yet: then nothing is to be started, and it goes on.
             self._later(step.restart_s, self._restart, host)
+
+    def _upgraded(self, host: Host, old: Process | None) -> None:
+        """Start the other version as soon as the old process has ended."""
+        if host.process is old and host.alive:
+            self._later(UPGRADE_S, self._upgraded, host, old)
+        else:
+            host.start()
 
     def _restart(self, host: Host) -> None:
         if host.process is not None and host.process.die_in >= 0:

@@ -255,10 +255,22 @@ class Link:
         held_up, self._held_up = self._held_up, []
         for generation, do, args in held_up:
             self._arrive(generation, do, args)
+        if self._held_down:
+            self._loop.call_soon(self._drain, context=self._context)
+
+    def _drain(self) -> None:
+        """Deliver what was held, before anything that came later."""
+        if self._holds_back:
+            return
         held_down, self._held_down = self._held_down, []
         for generation, deliver, args in held_down:
             if generation == self._generation:
-                self._loop.call_soon(deliver, *args, context=self._context)
+                deliver(*args)
+
+    @property
+    def _holds_back(self) -> bool:
+        """Whether nothing comes through from the server."""
+        return self.black or self.node in self._server.stalled
 
     def _hurry_deadlines(self) -> None:
         """What is asked may remain without an answer: watch the clock."""
@@ -309,7 +321,7 @@ class Link:
     ) -> None:
         if generation != self._generation:
             return
-        if self.black or self.node in self._server.stalled:
+        if self._held_down or self._holds_back:
             self._held_down.append((generation, deliver, args))
         else:
             deliver(*args)

@@ -149,12 +149,17 @@ class SimServer(MemoryServer):
             self.observer.stored(spec.name, message)
         super()._republish(spec, message, before)
 
-    def as_replica_sees(self, found: list[Message]) -> list[Message]:
+    def as_replica_sees(self, name: str, found: list[Message]) -> list[Message]:
         """What a listing contains when a replica serves it that lags."""
-        if not self.lag_s:
+        stream = self.held(name)
+        if not self.lag_s or stream is None:
             return found
         known = self._now() - timedelta(seconds=self.lag_s)
-        return [message for message in found if message.stored_at <= known]
+        seen = [
+            message if message.stored_at <= known else stream.before(message)
+            for message in found
+        ]
+        return [message for message in seen if message is not None]
 
     # ---- followers -------------------------------------------------------------
     def consume(self, name: str, consumer: Consumer) -> None:

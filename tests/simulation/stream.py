@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from controlplane.broker import Message
+from collections.abc import Mapping
+
+from controlplane.broker import Message, Outgoing
 from controlplane.broker.memory_stream import MemoryStream
 
 
 class SimStream(MemoryStream):
     """As the product's, and it can be cut short and spoilt."""
+
+    previous: dict[str, Message]
+    """What stood on a subject before its last message: a replica may not know more."""
+
+    def _append(self, message: Outgoing, headers: Mapping[str, str] | None) -> Message:
+        if self.spec.max_messages_per_subject == 1:
+            if not hasattr(self, "previous"):
+                self.previous = {}
+            before = self.last_on(message.subject)
+            if before:
+                self.previous[message.subject] = self._messages[before]
+        return super()._append(message, headers)
+
+    def before(self, message: Message) -> Message | None:
+        """What stood on the subject before ``message``."""
+        return getattr(self, "previous", {}).get(message.subject)
 
     def lose_after(self, sequence: int) -> None:
         """Forget all that stands after ``sequence``, as a power failure would.

@@ -84,7 +84,9 @@ class WorkerHost(Host):
         self.left = False
 
     def enter(self, entry: Enter) -> None:
-        """Run this worker from now on."""
+        """Run this worker from now on, unless one runs here already."""
+        if self.alive:
+            return
         self.entry, self.left, self.wanted = entry, False, True
         self.start()
 
@@ -151,7 +153,7 @@ class WorkerHost(Host):
         """Give the worker a command, if there is one."""
         if step.verb == "leave":
             self.wanted = False
-        if self.running and self.handle is not None:
+        if self.alive and self.handle is not None:
             assert self.process is not None
             self.process.spawn(self._command(step, self.handle))
 
