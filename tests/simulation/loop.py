@@ -7,6 +7,8 @@ hashes, threads or the machine's clock.
 Every callback belongs to the `Process` whose context it was scheduled in. A process
 can be frozen (its callbacks wait, as after SIGSTOP), continued, and killed (its
 callbacks never run, not even ``finally`` blocks, as after SIGKILL).
+
+If time does not pass because there is always something to do, `LivelockError` ends it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,13 @@ from heapq import heappop, heappush
 from typing import Any, Final
 
 PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
+BUSY_MAX: Final = 200_000
+INSTANT_S: Final = 0.001
+"""More callbacks than that within such an instant, and nobody will ever be done."""
+
+
+class LivelockError(RuntimeError):
+    """Time stands still: there is always something to do."""
 
 
 class State(enum.Enum):
@@ -44,7 +53,7 @@ class Process:
         self.look: Callable[[], None] | None = None
         """Called after each of its callbacks."""
         self.die_in = -1
-        """So many more callbacks, then it is killed; below 0: none of it."""
+        """After so many more callbacks it is killed; below 0: none of it."""
         self.at_death: Callable[[], None] | None = None
         self._loop: Final = loop
         self._waiting: list[Handle] = []
@@ -56,7 +65,14 @@ class Process:
         """Run ``work`` as a task of this process."""
         task = self._loop.create_task(work, context=self.context)
         self._tasks.append(task)  # a task that nobody holds may be collected
+        task.add_done_callback(self._look_at_end)
         return task
+
+    def _look_at_end(self, task: asyncio.Task[Any]) -> None:
+        """What ended with an error that nobody expected is a finding."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._loop.at_failure is not None:
+            self._loop.at_failure(self, error)
 
     def freeze(self) -> None:
         """SIGSTOP."""
@@ -68,19 +84,21 @@ class Process:
         if self.state is State.FROZEN:
             self.state = State.RUNNING
             waiting, self._waiting = self._waiting, []
-            self._loop.ready.extend(waiting)
+            self._loop.ready.extendleft(reversed(waiting))
 
     def kill(self) -> None:
         """SIGKILL."""
         if self.state is not State.DEAD:
-            self.state, self._waiting = State.DEAD, []
+            self.state = State.DEAD
             if self.at_death is not None:
                 self.at_death()
 
     def withhold(self, handle: Handle) -> None:
-        """What to do with a callback that may not run now."""
-        if self.state is State.FROZEN:
-            self._waiting.append(handle)
+        """Keep a callback that may not run now, or never.
+
+        A task that nobody holds would be closed, with its ``finally`` blocks.
+        """
+        self._waiting.append(handle)
 
 
 class Handle:
@@ -133,6 +151,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         """So many have run."""
         self.switch: Callable[[object], None] | None = None
         """Called with a process's version before it runs, if another's ran last."""
+        self.at_failure: Callable[[Process, BaseException], None] | None = None
+        """Called when a task that a process spawned ends with an error."""
         self.failures: Final[list[dict[str, Any]]] = []
         self._now_s = 0.0
         self._timers: list[tuple[float, int, Handle]] = []
@@ -145,6 +165,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def run_to(self, end_s: float) -> None:
         """Run everything that is due up to ``end_s``, or until `halt`."""
         ready, timers = self.ready, self._timers
+        since_s, busy = self._now_s, 0
         with self._running():
             while not self._halted:
                 while timers and timers[0][0] <= self._now_s:
@@ -153,30 +174,48 @@ class SimLoop(asyncio.AbstractEventLoop):
                     if not timers or timers[0][0] > end_s:
                         break
                     self._now_s = timers[0][0]
+                    if self._now_s - since_s >= INSTANT_S:
+                        since_s, busy = self._now_s, 0
                     continue
+                busy += 1
+                if busy > BUSY_MAX:
+                    raise LivelockError(self._said(ready[0]))
                 self._run_one(ready.popleft())
         if not self._halted:
             self._now_s = max(self._now_s, end_s)
 
+    def _said(self, handle: Handle) -> str:
+        who = "nobody" if handle.process is None else handle.process.name
+        what = getattr(handle.callback, "__qualname__", "a task")
+        busy = f"more than {BUSY_MAX} callbacks within {INSTANT_S} s"
+        return f"{busy}; the next is of {who}: {what}"
+
     def _run_one(self, handle: Handle) -> None:
+        if handle.cancelled():
+            return
         process = handle.process
         if process is None:
+            self._put_on(None)
             handle.context.run(handle.callback, *handle.args)
             return
         if process.state is not State.RUNNING:
             process.withhold(handle)
             return
-        if process.version is not self._version and self.switch is not None:
-            self._version = process.version
-            self.switch(process.version)
+        self._put_on(process.version)
         self.callbacks += 1
         handle.context.run(handle.callback, *handle.args)
         if process.look is not None:
             process.look()
-        if process.die_in >= 0:
+        if process.die_in > 0:
             process.die_in -= 1
-            if process.die_in < 0:
+            if process.die_in == 0:
                 process.kill()
+
+    def _put_on(self, version: object) -> None:
+        """Be of ``version``; whoever is of no process is of none either."""
+        if version is not self._version and self.switch is not None:
+            self._version = version
+            self.switch(version)
 
     def halt(self) -> None:
         """Stop running, for good: enough was seen."""
@@ -189,6 +228,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         try:
             yield
         finally:
+            self._put_on(None)
             asyncio._set_running_loop(before)
 
     # ---- what asyncio asks of a loop -------------------------------------------

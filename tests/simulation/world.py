@@ -21,7 +21,7 @@ from controlplane.settings import Settings
 
 from .doing import Doing, make_cell
 from .hosts import Host, ProjectorHost, RouterHost
-from .loop import PROCESS, Process, SimLoop
+from .loop import PROCESS, LivelockError, Process, SimLoop
 from .outcome import Broken, Outcome, Violation
 from .plan import Pace, Plan, Wait
 from .server import SimServer
@@ -78,6 +78,7 @@ class World:
         self.settings = settings_of(plan.pace)
         self.loop = SimLoop()
         self.loop.switch = Versions().switch
+        self.loop.at_failure = self._failed
         self.trace = Trace(self.loop, keep=trace)
         self.violation: Violation | None = None
         self.watch = Watch(self)
@@ -125,6 +126,8 @@ class World:
             self.loop.run_to(self.plan.end_s)
             if self.violation is None:
                 self.watch.final()
+        except LivelockError as error:
+            self.break_(Violation("livelock", str(error)))
         finally:
             identifiers.use(before)
             assert self.loop.switch is not None
@@ -151,6 +154,10 @@ class World:
             self.violation = violation
             self.trace.line("CHECK", str(violation))
             self.loop.halt()
+
+    def _failed(self, process: Process, error: BaseException) -> None:
+        """A task ended with an error that it should have dealt with."""
+        self.break_(Violation("crash", f"{process.name}: {error!r}"))
 
     @contextmanager
     def checking(self) -> Iterator[None]:
