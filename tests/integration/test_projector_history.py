@@ -1,7 +1,6 @@
 """What a projector makes of lost, replaced, purged and restored history."""
 
 import asyncio
-import shutil
 from contextlib import asynccontextmanager
 
 import pytest
@@ -16,6 +15,7 @@ from events import Status
 from projections import EpochStarted
 from tests.support.cells import next_notice, projected_cell
 from tests.support.deriving import check_view
+from tests.support.servers import StoreMark
 from tests.support.waiting import eventually
 
 
@@ -115,28 +115,19 @@ async def test_a_view_stream_emptied_under_a_leader_is_numbered_on(cell):
     assert begin.start.position.view_seq == end + 1
 
 
-async def test_a_restored_older_copy_is_named_and_begins_a_new_epoch(
-    tmp_path, broker_factory
-):
+async def test_a_restored_older_copy_is_named_and_begins_a_new_epoch(broker_factory):
     """Everything in the copy agrees: only who saw more knows that it was lost."""
-    store, copy = tmp_path / "store", tmp_path / "copy"
-    async with EmbeddedServer(store) as server:
+    async with EmbeddedServer() as server:
         broker = await broker_factory(server.url)
         async with projected_cell(broker) as cell, led(cell) as service:
             life = await three_events(cell)
             await cell.published()
-            await server.kill()
-            shutil.copytree(store, copy)
-            await server.start()
-            await broker.wait_connected(10)
+            mark = await StoreMark(server).take()
             await life.say(Status.DRAINING)
             await life.say(Status.READY)
             await cell.published()
             assert len(await starts(cell)) == 1
-            await server.kill()
-            shutil.rmtree(store)
-            shutil.copytree(copy, store)
-            await server.start()
+            await mark.roll_back()
             await broker.wait_connected(10)
 
             async def started():

@@ -29,34 +29,6 @@ async def cell(broker):
         yield made
 
 
-async def test_a_log_made_anew_is_never_taken_for_the_old_one(cell, broker, tmp_path):
-    """S26: 50 events, then another log of 10; a lower revision is no step back."""
-    path = tmp_path / "checkpoint"
-    async with (
-        cell.service(),
-        view_of(cell) as view,
-        view_of(cell, checkpoint=path) as kept,
-    ):
-        await append_all(cell.log, [Life(f"old{n}").registers() for n in range(50)])
-        for each in (view, kept):
-            await each.synced(PATIENCE_S)
-        before = view.epoch
-        await kept.stop()
-        told = view.changes(initial=False)
-        await broker.delete_stream(cell.names.log_stream)
-        await init(broker, cell.cell, cell.settings)
-        await append_all(cell.log, [Life(f"new{n}").registers() for n in range(10)])
-        async with kept:
-            for each in (view, kept):
-                await each.synced(PATIENCE_S)
-                assert each.revision == 10
-                assert each.epoch != before
-                assert each.digest == (await digests_of(cell.log))[10]
-        async with asyncio.timeout(PATIENCE_S):
-            kinds = [(await anext(told)).kind for _ in range(60)]
-        assert kinds == ["removed"] * 50 + ["added"] * 10
-
-
 async def test_a_view_stream_that_is_lost_is_begun_anew(cell, broker):
     async with cell.service(), view_of(cell) as view:
         lives = [Life(f"w{n}") for n in range(20)]

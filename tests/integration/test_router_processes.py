@@ -1,7 +1,5 @@
-"""Routers as processes: killed, stopped, started from what they left, cut off."""
+"""Routers as processes: killed, and started from what they left."""
 
-import os
-import signal
 import time
 
 import pytest
@@ -17,9 +15,7 @@ from tests.support.routers import (
     check_against,
     digests_of,
     router_process,
-    writer_process,
 )
-from tests.support.servers import raw_client
 from tests.support.waiting import eventually
 
 NUMBERS = {"checkpoint_every_s": 0.5, "snapshot_every": 200, "connect_timeout_s": 1.0}
@@ -42,63 +38,6 @@ async def own(nats_server, broker_factory):
     broker = await broker_factory(server.url, connect_timeout_s=1.0)
     async with projected_cell(broker, **NUMBERS) as cell:
         yield server, cell
-
-
-async def delete_consumers(server, cell):
-    """Delete every consumer of the cell's log and view by API, as an operator might."""
-    async with raw_client(server.url) as call:
-        for stream in (cell.names.view_stream, cell.names.log_stream):
-            names = (await call(f"CONSUMER.NAMES.{stream}")).get("consumers") or []
-            for name in names:
-                await call(f"CONSUMER.DELETE.{stream}.{name}")
-
-
-async def test_replicas_agree_and_come_back_from_anything(own, processes):
-    """S37, S28: three routers, two projectors, consumers deleted, the server restarted.
-
-    One router is stopped while all of that happens.
-    """
-    server, cell = own
-    settings = Settings(**NUMBERS)
-    routers = []
-
-    def start_router(name):
-        started = router_process(processes, server.url, cell.cell, name, settings)
-        routers.append(started)
-        return started
-
-    processes.projector(server.url, cell.cell, "p1", settings)
-    start_router("early")
-    processes.projector(server.url, cell.cell, "p2", settings)
-    writer = writer_process(processes, server.url, cell.cell, writers=2, per_s=200)
-    await eventually(lambda: routers[0].now.revision > 150, PATIENCE_S)
-    start_router("later")
-    await eventually(lambda: routers[1].now.revision > 300, PATIENCE_S)
-
-    os.kill(routers[0].process.pid, signal.SIGSTOP)
-    await delete_consumers(server, cell)
-    await server.kill()
-    await server.start()
-    start_router("last")
-    os.kill(routers[0].process.pid, signal.SIGCONT)
-    await cell.broker.wait_connected(10)
-    if not writer.running:  # it gives up when an outcome stays unknown
-        writer_process(processes, server.url, cell.cell, writers=2, per_s=200)
-    back = time.monotonic()
-    goal = (await cell.log.state()).last_revision + 50
-    await eventually(lambda: all(r.now.revision >= goal for r in routers), PATIENCE_S)
-    assert time.monotonic() - back < 10  # S28's bound
-    writer.kill()
-
-    async def level():
-        end = (await cell.log.state()).last_revision
-        return all(r.now.revision == end for r in routers)
-
-    await eventually(level, PATIENCE_S)
-    assert len({(r.now.epoch, r.now.revision, r.now.digest) for r in routers}) == 1
-    digests = await digests_of(cell.log)
-    for router in routers:
-        check_against(router.said, digests)
 
 
 async def test_a_router_starts_from_what_it_left_even_without_a_broker(

@@ -2,6 +2,13 @@
 
 import pytest
 
+pytest.register_assert_rewrite(
+    "tests.worlds.crashes",
+    "tests.worlds.history",
+    "tests.worlds.holding",
+    "tests.worlds.reading",
+)
+
 from tests.support.real_stage import RealWorld
 
 WORLDS = {"real": RealWorld}
