@@ -42,9 +42,11 @@ def test_an_absent_broker_is_no_answer_yet():
         await stage.lapse(0.3)
         await stage.broker.start()
         assert await asking == 1
-        await stage.broker.kill()
+        await stage.broker.freeze()
         with pytest.raises(AssertionError, match="not available"):
             await stage.until(end, within_s=0.1)
+        await stage.broker.thaw()
+        assert await stage.until(end) == 1
 
     RealWorld().run(scenario, connect_timeout_s=0.2)
 

@@ -243,6 +243,7 @@ class RouterActor(Actor):
     def __init__(self, *means: Any, **order: Any) -> None:
         super().__init__(*means, **order)
         self.places: list[Place] = []
+        self.sources: list[str] = []
         self.heard: list[Heard] = []
         self.now = RouterNow()
         self._told = asyncio.Event()
@@ -264,6 +265,8 @@ class RouterActor(Actor):
     def _note(self, now: RouterNow) -> None:
         self.now = now
         self._told.set()
+        if self.sources[-1:] != [now.source]:
+            self.sources.append(now.source)
         if now.epoch is None:
             return
         place = Place(now.epoch, now.revision, now.digest)

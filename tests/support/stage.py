@@ -180,6 +180,8 @@ class StagedRouter(StagedProcess, Protocol):
 
     places: Sequence[Place]
     """Everywhere that it said it stood, of all its lives, in order."""
+    sources: Sequence[str]
+    """What its view came from, of all its lives, in order, repetitions left out."""
     heard: Sequence[Heard]
     """What its reader of changes got, of all its lives, in order."""
 

@@ -2,15 +2,14 @@
 
 import pytest
 
+from tests.support.real_stage import RealWorld
+
 pytest.register_assert_rewrite(
     "tests.worlds.crashes",
     "tests.worlds.history",
     "tests.worlds.holding",
     "tests.worlds.reading",
 )
-
-from tests.support.real_stage import RealWorld
-
 WORLDS = {"real": RealWorld}
 
 

@@ -56,6 +56,8 @@ async def killed_between_applying_and_keeping(stage: Stage) -> None:
     await level(stage, kept, steady)
     await check_places(stage, kept, steady)
     await check_view_stream(stage)
+    assert "checkpoint" in kept.sources
+    assert "checkpoint" not in steady.sources
 
 
 async def zombie_is_fenced(stage: Stage) -> None:
