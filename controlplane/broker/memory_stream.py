@@ -54,6 +54,8 @@ class MemoryStream:
         self.spec: Final = spec
         self.last_sequence = 0
         self._clock: Final = clock
+        self._forget_after: Final = timedelta(seconds=spec.duplicate_window_s)
+        self._keep_for: Final = timedelta(seconds=max(0.0, spec.max_age_s))
         self._first = 1
         self._messages: Final[OrderedDict[int, Message]] = OrderedDict()
         self._by_subject: Final[dict[str, deque[int]]] = {}
@@ -227,14 +229,13 @@ class MemoryStream:
 
     def _expire(self) -> None:
         now = self._clock()
-        window = timedelta(seconds=self.spec.duplicate_window_s)
-        while self._window and now - self._window[0].at >= window:
+        while self._window and now - self._window[0].at >= self._forget_after:
             forgotten = self._window.popleft()
             self._known.pop(forgotten.message_id, None)
-        if self.spec.max_age_s <= 0:
+        if not self._keep_for:
             return
-        age = timedelta(seconds=self.spec.max_age_s)
-        while self._messages and now - self._messages[self._first].stored_at >= age:
+        messages, age = self._messages, self._keep_for
+        while messages and now - messages[self._first].stored_at >= age:
             self._remove(self._first)
 
     def _remove(self, sequence: int) -> None:

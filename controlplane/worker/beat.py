@@ -131,9 +131,11 @@ class Beater:
         rest_s = IDLE_S
         if connected and due_at is not None:
             rest_s = max(0.0, due_at - loop.time())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(rest_s):
-                await self._wake.wait()
+        timer = loop.call_later(rest_s, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
 
 
 class BeatThread:
