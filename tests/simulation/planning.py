@@ -227,6 +227,15 @@ class Planner:
             restart_s=restart_s,
         )
 
+    def restart(self, at_s: float) -> Step:
+        """The router that keeps checkpoints dies and comes back."""
+        return Crash(
+            at_s=at_s,
+            process="r2",
+            callbacks=self._rng.choice((0, 1, 2, 3, 5, 8)),
+            restart_s=self._rng.choice((0.05, 0.5, 3.0, 20.0)),
+        )
+
     def freeze(self, at_s: float) -> Step:
         process = self._any_process()
         if process == "op":
@@ -345,6 +354,7 @@ class Planner:
 _FAULTS: tuple[Callable[[Planner, float], Step], ...] = (
     Planner.crash,
     Planner.crash,
+    Planner.restart,
     Planner.freeze,
     Planner.freeze,
     Planner.sleep,

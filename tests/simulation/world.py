@@ -90,9 +90,9 @@ class World:
         self.operator = self._add(OperatorHost(self, "op"))
         for name in ("p1", "p2"):
             self._add(ProjectorHost(self, name))
-        self._add(RouterHost(self, "r1"))
+        self._add(RouterHost(self, "r1", mailbox_limit=SLOW_MAILBOX))
         self._add(RouterHost(self, "r2", checkpoint=folder / "r2.checkpoint"))
-        self._add(RouterHost(self, "r3", mailbox_limit=SLOW_MAILBOX))
+        self._add(RouterHost(self, "r3"))
 
     def _add(self, host: Any) -> Any:
         self.hosts[host.name] = host
