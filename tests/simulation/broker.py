@@ -51,7 +51,9 @@ class SimBroker(Link):
         except TimeoutError as error:
             raise self._answers.unavailable(doing, "no answer") from error
 
-    async def _once(self, ask: Callable[[], T], limit_s: float) -> T:
+    async def _once(
+        self, ask: Callable[[], T], limit_s: float, *, core: bool = False
+    ) -> T:
         """Ask on this connection. Raises `LinkLostError` and `NoAnswerError`."""
         future: asyncio.Future[T] = self._loop.create_future()
         deadline = self._loop.time() + limit_s
@@ -59,11 +61,16 @@ class SimBroker(Link):
         uncertain = self.black or bool(self._server.stalled) or not self._linked
         if uncertain or self._server.no_responders or self.weather.least_s > SLOW_S:
             self._arm(future, deadline)
-        self._up(self._answer, ask, future)
+        self._up(self._answer if core else self._answer_if_led, ask, future)
         try:
             return await future
         finally:
             self._pending.pop(future, None)
+
+    def _answer_if_led(self, ask: Callable[[], T], future: asyncio.Future[T]) -> None:
+        """At the server: without a leader nobody answers what is asked of streams."""
+        if not self._server.no_responders:
+            self._answer(ask, future)
 
     def _answer(self, ask: Callable[[], T], future: asyncio.Future[T]) -> None:
         """At the server."""
@@ -103,8 +110,9 @@ class SimBroker(Link):
         if self._connected:
             with suppress(LinkLostError, NoAnswerError):  # the next one knows it
                 await self._once(
-                    lambda: self._server.subscribe(subscription),
+                    lambda: self.listen(subscription),
                     self._connect_timeout_s,
+                    core=True,
                 )
         return subscription
 
@@ -249,13 +257,16 @@ class SimBroker(Link):
 
     # ---- for boxes -------------------------------------------------------------
     def open_box(self, box: Box) -> None:
-        """At the server: begin to deliver to ``box``."""
+        """At the server: begin to deliver to ``box``, if it is still wanted."""
+        if box.closed or not self._linked:
+            return
         stream = self._answers.unbroken(box.stream, box.consumer.sent_to)
         box.consumer.stream = stream
         self._boxes.append(box)
         self._server.consume(box.stream, box.consumer)
 
     def close_box(self, box: Box) -> None:
+        box.closed = True
         self._server.forget(box.stream, box.consumer)
         if box in self._boxes:
             self._boxes.remove(box)

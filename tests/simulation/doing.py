@@ -13,6 +13,7 @@ from controlplane import topology
 from controlplane.topology import Names
 from events import ControlPlaneError
 
+from .broker import SimBroker
 from .hosts import CELL, Host, ProjectorHost, RouterHost
 from .loop import Process
 from .plan import (
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 NAMES = Names(CELL)
 MAKE_AGAIN_S = 0.3
+LOST = "answers_to_lose"
 UPGRADE_S = 6.0
 UNKNOWN = {"type": "worker_blessed.v1", "event_id": "planted", "by": "somebody"}
 
@@ -150,17 +152,21 @@ class Doing:
                 for broker in host.brokers:
                     broker.black = True
                     broker.silent()
-                self._later(step.for_s, self._refill, host)
+                self._later(step.for_s, self._refill, host, list(host.brokers))
             case LoseAnswers():
                 for broker in host.brokers[:1]:
                     broker.answers_to_lose += step.count
+                    ends_s = max(step.at_s, self._world.plan.faults_end_s)
+                    self._world.loop.call_at(ends_s, setattr, broker, LOST, 0)
             case Noise():
                 weather = host.weather
                 weather.lose, weather.double = step.lose, step.double
-                weather.late_s = step.late_s
+                weather.late_s, weather.deaf_s = step.late_s, step.deaf_s
                 self._later(step.for_s, self._calm, host)
             case Slow():
                 host.weather.least_s += step.by_s
+                for broker in host.brokers:
+                    broker.hurry()
                 self._later(step.for_s, self._speed_up, host, step.by_s)
 
     def _mend(self, host: Host) -> None:
@@ -170,16 +176,18 @@ class Doing:
             broker.cut = False
             broker.may_connect()
 
-    def _refill(self, host: Host) -> None:
+    def _refill(self, host: Host, before: list[SimBroker]) -> None:
+        """Let through what was held, of those too who have died since."""
         host.black = False
         host.troubled()
-        for broker in host.brokers:
+        for broker in dict.fromkeys([*before, *host.brokers]):
             broker.black = False
             broker.flush()
             broker.may_connect()
 
     def _calm(self, host: Host) -> None:
-        host.weather.lose = host.weather.double = host.weather.late_s = 0.0
+        weather = host.weather
+        weather.lose = weather.double = weather.late_s = weather.deaf_s = 0.0
 
     def _speed_up(self, host: Host, by_s: float) -> None:
         host.weather.least_s -= by_s
@@ -194,7 +202,7 @@ class Doing:
                 self._world.node_stalled(step.node, step.for_s)
                 self._stall((step.node,), step.for_s)
             case NoResponders():
-                server.no_responders = True
+                server.lose_leader()
                 self._later(step.for_s, server.elect)
             case BrokerRestart():
                 self._restart_broker(step)
@@ -209,8 +217,8 @@ class Doing:
                 log = step.stream == "log"
                 server.drop_consumers(NAMES.log_stream if log else NAMES.view_stream)
             case Lag():
-                server.lag_s = step.by_s
-                self._later(step.for_s, setattr, server, "lag_s", 0.0)
+                server.fall_behind(step.by_s)
+                self._later(step.for_s, server.catch_up)
             case Plant():
                 self._plant(step.where)
 
@@ -222,10 +230,12 @@ class Doing:
         server = self._world.server
         if not server.up:
             return
-        server.crash(landing=step.landing)
-        server.lose_tail(NAMES.log_stream, step.lose_log)
-        server.lose_tail(NAMES.view_stream, step.lose_view)
-        server.lose_tail(NAMES.snapshot_stream, step.lose_snapshot)
+        tails = {
+            NAMES.log_stream: step.lose_log,
+            NAMES.view_stream: step.lose_view,
+            NAMES.snapshot_stream: step.lose_snapshot,
+        }
+        server.crash(landing=step.landing, tails=tails)
         self._later(step.down_s, server.come_back)
 
     def _make_cell(self) -> None:
@@ -253,8 +263,9 @@ class Doing:
             stream.purge(up_to=None, pattern=chunks[-1].subject)
         elif chunks:
             newest = chunks[-1]
-            spoilt = newest.payload[:-9] + b"!" + newest.payload[-8:]
-            stream.replace(msgspec.structs.replace(newest, payload=spoilt))
+            spoilt = bytearray(newest.payload)
+            spoilt[len(spoilt) // 2] ^= 1
+            stream.replace(msgspec.structs.replace(newest, payload=bytes(spoilt)))
 
     def _plant(self, where: str) -> None:
         server = self._world.server

@@ -29,6 +29,7 @@ class Box:
         self._broker = broker
         self._waiting: list[list[Message]] = []
         self._lost = False
+        self.closed = False
         self._news = asyncio.Event()
 
     def open(self) -> None:

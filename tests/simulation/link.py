@@ -1,9 +1,9 @@
 """A client's connection in the simulated network: how it comes, goes and carries.
 
 Each way takes its time, and what one connection carries arrives in order, or, if it
-breaks, not at all. What was on its way to the server then may still arrive: its sender
-does not know. A black hole passes nothing and refuses nothing; the client notices by
-its pings, leaves the connection, and what it held lands later.
+breaks, not at all. What was on its way to the server then may still arrive, up to some
+message: its sender does not know. A black hole passes nothing and refuses nothing; the
+client notices by its pings, leaves the connection, and what it held lands later.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class Weather(msgspec.Struct):
     double: float = 0.0
     late_s: float = 0.0
     """Core messages to the client: lost, twice, up to so late and out of order."""
+    deaf_s: float = 0.0
+    """So long after subscribing what comes by way of the other node may be missed."""
 
 
 class NoAnswerError(Exception):
@@ -51,10 +53,12 @@ class SimSubscription(MemorySubscription):
     """A core subscription at the far end of a link."""
 
     client: Link
+    deaf_until_s = 0.0
 
     def put(self, message: CoreMessage) -> None:
         """Called by the server: the message sets out."""
-        self.client.send_core(self, message)
+        if not self.deaf_until_s or not self.client.misses(self):
+            self.client.send_core(self, message)
 
     def arrive(self, message: CoreMessage) -> None:
         """It is here."""
@@ -98,9 +102,11 @@ class Link:
         self._connecting = self._dead = self._linked = False
         self._generation = 0
         self._landing = 0.0
+        self._sunk = 0
+        """Up to this generation nothing lands any more."""
         self._changed = asyncio.Event()
         self._up_at = self._down_at = 0.0
-        self._held_up: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
+        self._held_up: list[tuple[Any, ...]] = []
         self._held_down: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
         self._pending: dict[asyncio.Future[Any], float] = {}
         self._subscriptions: list[SimSubscription] = []
@@ -178,7 +184,7 @@ class Link:
         self._connecting = False
         server = self._server
         if not self._wants_connection or self.cut or self.black or not server.up:
-            return
+            return  # who takes the obstacle away calls `may_connect`
         nodes = [node for node in NODES if node not in server.stalled]
         if not nodes:
             return
@@ -187,7 +193,7 @@ class Link:
         self._up_at = self._down_at = 0.0
         self._linked = True
         for subscription in self._subscriptions:
-            server.subscribe(subscription)
+            self.listen(subscription)
         self._change(connected=True)
 
     def broken(self, *, landing: float) -> None:
@@ -234,7 +240,7 @@ class Link:
     # ---- faults ----------------------------------------------------------------
     def silent(self) -> None:
         """Nothing passes any more; the pings will tell."""
-        self._hurry_deadlines()
+        self.hurry()
         if self._connected:
             low, high = PING_S
             self._loop.call_later(
@@ -253,8 +259,8 @@ class Link:
     def flush(self) -> None:
         """The black hole or the stop is over: what was held arrives, in order."""
         held_up, self._held_up = self._held_up, []
-        for generation, do, args in held_up:
-            self._arrive(generation, do, args)
+        for held in held_up:
+            self._arrive(*held)
         if self._held_down:
             self._loop.call_soon(self._drain, context=self._context)
 
@@ -272,7 +278,7 @@ class Link:
         """Whether nothing comes through from the server."""
         return self.black or self.node in self._server.stalled
 
-    def _hurry_deadlines(self) -> None:
+    def hurry(self) -> None:
         """What is asked may remain without an answer: watch the clock."""
         for future, deadline in list(self._pending.items()):
             self._arm(future, deadline)
@@ -293,20 +299,29 @@ class Link:
             return
         at = max(self._up_at + _NEXT_S, self._loop.time() + self._delay_s())
         self._up_at = at
-        self._loop.call_at(
-            at, self._arrive, self._generation, do, args, context=self._server.context
-        )
+        sent = (self._generation, self.node, do, args)
+        self._loop.call_at(at, self._arrive, *sent, context=self._server.context)
 
     def _arrive(
-        self, generation: int, do: Callable[..., None], args: tuple[Any, ...]
+        self,
+        generation: int,
+        node: str,
+        do: Callable[..., None],
+        args: tuple[Any, ...],
     ) -> None:
         server = self._server
-        if not server.up:
+        if not server.takes:
             return
         if self.black:
-            self._held_up.append((generation, do, args))
-        elif generation == self._generation or self._rng.random() < self._landing:
-            server.accept(self.node, do, args)
+            self._held_up.append((generation, node, do, args))
+        elif generation == self._generation or self._lands(generation):
+            server.accept(node, do, args)
+
+    def _lands(self, generation: int) -> bool:
+        """Whether what a broken connection carried arrives: up to some message."""
+        if generation > self._sunk and self._rng.random() >= self._landing:
+            self._sunk = generation
+        return generation > self._sunk
 
     def down(self, deliver: Callable[..., None], *args: object) -> None:
         """Send to the client: it is delivered there, later."""
@@ -327,6 +342,21 @@ class Link:
             deliver(*args)
 
     # ---- core messages ---------------------------------------------------------
+    def listen(self, subscription: SimSubscription) -> None:
+        """At the server: deliver to it, unless nobody wants it any more."""
+        if not self._linked or subscription not in self._subscriptions:
+            return
+        deaf_s = self.weather.deaf_s
+        if deaf_s:
+            deaf_s *= self._rng.random()
+            subscription.deaf_until_s = self._loop.time() + deaf_s
+        self._server.subscribe(subscription)
+
+    def misses(self, subscription: SimSubscription) -> bool:
+        """Whether the message's node has not heard of the subscription yet."""
+        deaf = self._loop.time() < subscription.deaf_until_s
+        return deaf and self._server.origin != self.node
+
     def unsubscribe(self, subscription: SimSubscription) -> None:
         self._server.unsubscribe(subscription)
         if subscription in self._subscriptions:

@@ -131,13 +131,17 @@ class LoseAnswers(_Step, frozen=True, kw_only=True, tag="lose_answers"):
 
 
 class Noise(_Step, frozen=True, kw_only=True, tag="noise"):
-    """Core messages to a process get lost, doubled, late and out of order."""
+    """Core messages to a process get lost, doubled, late and out of order.
+
+    Subscriptions made meanwhile may miss what comes by way of the other node at first.
+    """
 
     process: str
     for_s: float
     lose: float = 0.0
     double: float = 0.0
     late_s: float = 0.0
+    deaf_s: float = 0.0
 
 
 class Slow(_Step, frozen=True, kw_only=True, tag="slow"):

@@ -48,6 +48,7 @@ PROJECTORS = ("p1", "p2")
 ROUTERS = ("r1", "r2", "r3")
 CORE = PROJECTORS + ROUTERS
 HOUR_S = 3600.0
+DEAF_S = 0.05
 VERBS = ("starting", "ready", "draining", "update", "load", "unload", "leave")
 
 
@@ -270,13 +271,17 @@ class Planner:
         rng = self._rng
         process = rng.choice((*ROUTERS, *PROJECTORS, rng.choice(self._names)))
         judge = process in PROJECTORS
+        for_s = self._long(at_s)
+        lose = 0.0 if judge else rng.choice((0.0, 0.1, 0.5))
+        double, late_s = rng.choice((0.0, 0.3)), rng.choice((0.0, 0.05, 0.4))
         return Noise(
             at_s=at_s,
             process=process,
-            for_s=self._long(at_s),
-            lose=0.0 if judge else rng.choice((0.0, 0.1, 0.5)),
-            double=rng.choice((0.0, 0.3)),
-            late_s=rng.choice((0.0, 0.05, 0.4)),
+            for_s=for_s,
+            lose=lose,
+            double=double,
+            late_s=late_s,
+            deaf_s=DEAF_S if process in ROUTERS and late_s else 0.0,
         )
 
     def slow(self, at_s: float) -> Step:

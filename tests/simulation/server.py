@@ -9,7 +9,7 @@ answer all at once, consumers that are deleted, a replica that lags.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
@@ -22,6 +22,10 @@ from .stream import SimStream
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 NODES: Final = ("n1", "n2")
+LEADER: Final = NODES[0]
+"""Where stored messages are republished from."""
+DYING_S: Final = 0.004
+"""A message that is to land before the servers die is there by then."""
 
 
 class Client(Protocol):
@@ -43,6 +47,9 @@ class Client(Protocol):
 
     def flush(self) -> None:
         """What was held in the network arrives now."""
+
+    def hurry(self) -> None:
+        """Answers may stay away from now on."""
 
 
 class Observer(Protocol):
@@ -71,9 +78,11 @@ class Consumer:
         self.client, self.stream, self.pattern = client, stream, pattern
         self.sent_to, self.take, self.lost = after, take, lost
 
-    def push(self) -> None:
-        """Send what is new."""
+    def push(self, known: int | None = None) -> None:
+        """Send what is new, as far as is known here."""
         end = self.stream.last_sequence
+        if known is not None:
+            end = min(end, known)
         if end > self.sent_to:
             found = self.stream.between(self.sent_to, end, self.pattern)
             self.sent_to = end
@@ -103,6 +112,11 @@ class SimServer(MemoryServer):
         """Nodes that are stopped but not gone."""
         self.no_responders = False
         self.lag_s = 0.0
+        self.origin = LEADER
+        """The node from which what is delivered now comes."""
+        self._dying = False
+        self._marks: dict[str, list[tuple[float, int]]] = {}
+        """While a replica lags: when each stream ended where."""
         self.clients: Final[list[Client]] = []
         self._consumers: Final[dict[str, list[Consumer]]] = {}
         self._held: list[tuple[str, Callable[..., None], tuple[Any, ...]]] = []
@@ -137,6 +151,7 @@ class SimServer(MemoryServer):
         if self.stalled and node in self.stalled:
             self._held.append((node, do, args))
         else:
+            self.origin = node
             do(*args)
 
     def publish(self, subject: str, payload: bytes) -> None:
@@ -147,25 +162,39 @@ class SimServer(MemoryServer):
     def _republish(self, spec: StreamSpec, message: Message, before: int) -> None:
         if self.observer is not None:
             self.observer.stored(spec.name, message)
+        came_by, self.origin = self.origin, LEADER
         super()._republish(spec, message, before)
+        self.origin = came_by
 
     def as_replica_sees(self, name: str, found: list[Message]) -> list[Message]:
         """What a listing contains when a replica serves it that lags."""
         stream = self.held(name)
         if not self.lag_s or stream is None:
             return found
-        known = self._now() - timedelta(seconds=self.lag_s)
+        known = self.known_to_replica(name)
         seen = [
-            message if message.stored_at <= known else stream.before(message)
+            message if message.sequence <= known else stream.before(message)
             for message in found
         ]
         return [message for message in seen if message is not None]
+
+    def known_to_replica(self, name: str) -> int:
+        """Where the stream ends on a replica that lags."""
+        by_s = self.loop.time() - self.lag_s
+        marks = self._marks.get(name, [(0.0, 0)])
+        return max(last for at_s, last in marks if at_s <= by_s or at_s == marks[0][0])
 
     # ---- followers -------------------------------------------------------------
     def consume(self, name: str, consumer: Consumer) -> None:
         """Serve ``consumer``, beginning with what is there."""
         self._consumers.setdefault(name, []).append(consumer)
-        consumer.push()
+        if not self.lag_s:
+            consumer.push()
+            return
+        consumer.push(self.known_to_replica(name))
+        for stored_s, last in self._marks.get(name, [])[1:]:
+            at_s = max(self.loop.time(), stored_s + self.lag_s)
+            self.loop.call_at(at_s, consumer.push, last, context=self.context)
 
     def forget(self, name: str, consumer: Consumer) -> None:
         """Serve it no more."""
@@ -185,11 +214,16 @@ class SimServer(MemoryServer):
         self.drop_consumers(name)
 
     def wake(self, stream: str | None = None) -> None:
-        for consumer in self._consumers.get(stream or "", ()):
-            if self.lag_s:
-                self.loop.call_later(self.lag_s, consumer.push, context=self.context)
-            else:
+        consumers = self._consumers.get(stream or "", ())
+        held = self.streams.get(stream or "")
+        if not self.lag_s or held is None:
+            for consumer in consumers:
                 consumer.push()
+            return
+        last = held.last_sequence
+        self._marks.setdefault(held.spec.name, []).append((self.loop.time(), last))
+        for consumer in consumers:
+            self.loop.call_later(self.lag_s, consumer.push, last, context=self.context)
 
     # ---- faults ----------------------------------------------------------------
     def _look_whether_still(self) -> None:
@@ -203,9 +237,18 @@ class SimServer(MemoryServer):
             if self.observer is not None:
                 self.observer.outage(since, now)
 
-    def crash(self, *, landing: float) -> None:
-        """Every node dies: links break, what is volatile is gone."""
-        self.up = False
+    @property
+    def takes(self) -> bool:
+        """Whether what arrives is taken; of what lands, the dying take a little."""
+        return self.up or self._dying
+
+    def crash(self, *, landing: float, tails: Mapping[str, int] | None = None) -> None:
+        """Every node dies: links break, what is volatile is gone.
+
+        ``landing`` is the share of what is on its way that is stored before the end,
+        ``tails`` how many of the last messages of a stream the disk never had.
+        """
+        self.up, self._dying = False, not self.stalled
         self.stalled.clear()
         self._look_whether_still()
         self._held.clear()
@@ -213,6 +256,14 @@ class SimServer(MemoryServer):
             consumers.clear()
         for client in list(self.clients):
             client.broken(landing=landing)
+        self.loop.call_later(
+            DYING_S, self._die, dict(tails or {}), context=self.context
+        )
+
+    def _die(self, tails: dict[str, int]) -> None:
+        self._dying = False
+        for name, count in tails.items():
+            self.lose_tail(name, count)
 
     def come_back(self) -> None:
         """It runs again, with other ids."""
@@ -230,9 +281,29 @@ class SimServer(MemoryServer):
             if self.observer is not None:
                 self.observer.cut(name, last)
 
+    def lose_leader(self) -> None:
+        """JetStream has no leader: it stores nothing and answers nothing."""
+        self.no_responders = True
+        for client in self.clients:
+            client.hurry()
+
     def elect(self) -> None:
         """JetStream has a leader again."""
         self.no_responders = False
+
+    def fall_behind(self, by_s: float) -> None:
+        """From now on replicas learn of everything so late."""
+        self.lag_s, now = by_s, self.loop.time()
+        self._marks = {
+            name: [(now, stream.last_sequence)] for name, stream in self.streams.items()
+        }
+
+    def catch_up(self) -> None:
+        """Replicas know everything."""
+        self.lag_s = 0.0
+        self._marks.clear()
+        for name in self.streams:
+            self.wake(name)
 
     def stall(self, nodes: Sequence[str]) -> None:
         """SIGSTOP: what arrives waits, what was to be sent waits."""
