@@ -25,7 +25,7 @@ from .eventlog import EventLog
 from .http import HttpServer
 from .logs import get_logger
 from .playback import replay_log
-from .presence import RouterSeen, WaitResult, judge_wait, routers
+from .presence import RouterSeen, WaitResult, judge_wait, names_astray, routers
 from .projector.service import ProjectorService
 from .router.client import RouterView
 from .runtime import Lifetime
@@ -228,7 +228,14 @@ class Plane(Lifetime):
         while True:
             seen = await self.routers()
             epoch, end = await self.epoch(), (await self.log.state()).last_revision
-            result = judge_wait(seen, epoch, revision, wanted, log_end=end)
+            result = judge_wait(
+                seen,
+                epoch,
+                revision,
+                wanted,
+                log_end=end,
+                astray=await names_astray(self.log, seen),
+            )
             if result.reached or loop.time() >= deadline:
                 return result
             await asyncio.sleep(min(WAIT_PAUSE_S, max(0.0, deadline - loop.time())))

@@ -7,7 +7,7 @@ is missing, for a while, not absent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Final
 
@@ -16,6 +16,7 @@ import msgspec
 from events import Revision, decode_token, read_or_none
 
 from .broker import Broker, Message, Outgoing
+from .eventlog import EventLog
 from .settings import Settings
 from .topology import Names
 
@@ -29,6 +30,9 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     source: str
     stale_for_s: float
+    fingerprint: str = ""
+    """Identifies the record at ``fingerprint_at`` as the router has it; empty: none."""
+    fingerprint_at: Revision = 0
 
 
 class RouterReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +150,26 @@ def _seen(message: Message, now: datetime, settings: Settings) -> RouterSeen | N
     )
 
 
+async def names_astray(log: EventLog, seen: Iterable[RouterSeen]) -> frozenset[str]:
+    """Routers whose last known record the log does not hold: they follow lost history.
+
+    A record that was purged is no lost one.
+    """
+    known: dict[tuple[Revision, str], bool] = {}
+    astray: set[str] = set()
+    for router in seen:
+        said = router.presence
+        place = (said.fingerprint_at, said.fingerprint)
+        if not said.fingerprint:
+            continue
+        if place not in known:
+            record = await log.at(said.fingerprint_at)
+            known[place] = record is None or record.fingerprint == said.fingerprint
+        if not known[place]:
+            astray.add(said.name)
+    return frozenset(astray)
+
+
 def judge_wait(
     seen: Iterable[RouterSeen],
     epoch: str | None,
@@ -153,12 +177,14 @@ def judge_wait(
     wanted: int | None,
     *,
     log_end: Revision,
+    astray: Collection[str] = (),
 ) -> WaitResult:
     """Whether ``wanted`` routers (None: all) have reached ``revision``.
 
     Only the current ``epoch`` counts. No live router: not reached. With a count,
     lapsed routers are not waited for. ``log_end``: where the log ended after ``seen``
-    was; a router that stands beyond it stands in lost history.
+    was; a router that stands beyond it stands in lost history. ``astray``: names of
+    others that do, see `names_astray`.
     """
     everyone = tuple(seen)
     live = [router for router in everyone if router.live]
@@ -167,6 +193,7 @@ def judge_wait(
         for router in live
         if router.presence.epoch == epoch
         and revision <= router.presence.revision <= log_end
+        and router.presence.name not in astray
     }
     missing = tuple(r.presence.name for r in everyone if r.presence.name not in reached)
     if wanted is None:

@@ -379,6 +379,7 @@ class RouterView(Lifetime):
     @property
     def presence(self) -> Presence:
         """What this router says of itself."""
+        replica = self._core.replica
         return Presence(
             name=self.name,
             epoch=self.epoch,
@@ -386,6 +387,8 @@ class RouterView(Lifetime):
             digest=self.digest,
             source=self.source,
             stale_for_s=round(self.stale_for_s, 3),
+            fingerprint="" if replica is None else replica.fingerprint,
+            fingerprint_at=0 if replica is None else replica.fingerprint_at,
         )
 
     async def _close(self) -> None:

@@ -9,11 +9,14 @@ from controlplane.broker import Outgoing
 from controlplane.broker.memory import MemoryBroker
 from controlplane.broker.memory_server import MemoryServer
 from controlplane.errors import AppendConflictError
+from controlplane.eventlog import EventLog
+from controlplane.identifiers import new_uuid7
 from controlplane.presence import (
     Presence,
     RouterReport,
     RouterSeen,
     judge_wait,
+    names_astray,
     reports,
     routers,
     say_goodbye,
@@ -22,6 +25,7 @@ from controlplane.presence import (
 )
 from controlplane.settings import Settings
 from controlplane.topology import Names, init
+from events import ModelForgotten
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EPOCH = "log-a.1.1@0"
@@ -65,6 +69,14 @@ def seen(name="r1", *, live=True, **fields):
 def test_waiting_for_routers(who, wanted, reached, missing):
     result = judge_wait(who, EPOCH, 10, wanted, log_end=10)
     assert (result.reached, result.missing) == (reached, missing)
+
+
+def test_a_router_that_follows_lost_history_has_reached_nothing():
+    """The numbers are right; the log holds other records under them."""
+    who = [seen("a"), seen("b")]
+    assert judge_wait(who, EPOCH, 10, None, log_end=12).reached
+    result = judge_wait(who, EPOCH, 10, None, log_end=12, astray={"b"})
+    assert (result.reached, result.missing) == (False, ("b",))
 
 
 def test_without_an_epoch_nobody_has_reached_anything():
@@ -153,6 +165,25 @@ async def test_what_is_no_presence_is_nobody(broker):
     }.items():
         await broker.store(f"KV_{bucket}", outgoing(NAMES.entry(bucket, name), payload))
     assert await present(broker) == {}
+
+
+async def test_who_is_astray_is_told_by_the_record_it_stands_on(broker):
+    log = EventLog(broker, "default", Settings())
+    first, second = (forgotten(model) for model in ("a", "b"))
+    await log.append(first)
+    await log.append(second)
+    who = [
+        seen("right", fingerprint=second.event_id, fingerprint_at=2),
+        seen("wrong", fingerprint="another", fingerprint_at=2),
+        seen("behind", fingerprint=first.event_id, fingerprint_at=1),
+        seen("silent"),
+        seen("purged", fingerprint="whatever", fingerprint_at=9),
+    ]
+    assert await names_astray(log, who) == {"wrong"}
+
+
+def forgotten(model):
+    return ModelForgotten(event_id=new_uuid7(), at=NOW, by="test", model=model)
 
 
 def outgoing(subject, payload):
