@@ -219,6 +219,7 @@ class WorkerActor(Actor):
         self.incarnation = ""
 
     async def start(self) -> None:
+        self.lost = None
         await super().start()
         self.incarnation = await self.ask("enter")
 

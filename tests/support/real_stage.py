@@ -35,18 +35,11 @@ from tests.support.real_actors import (
     WorkerActor,
 )
 from tests.support.servers import StoreMark, consumers_of, raw_client, unique
-from tests.support.stage import MODEL, PATIENCE_S, TTL_S, Scenario, StreamKind
+from tests.support.stage import PATIENCE_S, Scenario, StreamKind, settings_of, spec_of
 
 T = TypeVar("T")
 
 POLL_S = 0.01
-NUMBERS = {
-    "checkpoint_every_s": 0.2,
-    "connect_timeout_s": 1.0,
-    "lease_s": 0.6,
-    "snapshot_every": 50,
-}
-"""Settings of a scenario that asks for no others."""
 
 
 class RealBroker:
@@ -189,15 +182,7 @@ class RealStage:
         return self._cast(ProjectorActor(*self._means(name)))
 
     def worker(self, name: str, **spec: Any) -> WorkerActor:
-        told = {
-            "model": MODEL,
-            "address": f"http://{name}.example:8000",
-            "namespace": "prod",
-            "worker_id": name,
-            "status": "ready",
-            "lease_ttl_s": TTL_S,
-        }
-        return self._cast(WorkerActor(*self._means(name), spec={**told, **spec}))
+        return self._cast(WorkerActor(*self._means(name), spec=spec_of(name, spec)))
 
     def router(
         self,
@@ -242,7 +227,7 @@ class RealWorld:
     seed = 7
 
     def run(self, scenario: Scenario, **settings: float) -> None:
-        asyncio.run(self._run(scenario, Settings(**{**NUMBERS, **settings})))
+        asyncio.run(self._run(scenario, settings_of(settings)))
 
     async def _run(self, scenario: Scenario, settings: Settings) -> None:
         async with RealStage(settings, self.seed) as stage:

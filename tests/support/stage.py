@@ -1,10 +1,10 @@
 """A stage: all that a scenario sees of its world, so that it can run in two.
 
 A scenario is a coroutine ``async def scenario(stage: Stage) -> None``. It uses the
-stage, pure functions and ``asyncio``'s task groups; it never sleeps and reads no
-clock. In the real world processes are processes, the server is nats-server and faults
-are signals and sockets; in the simulated one all of it is one event loop in virtual
-time. What a scenario may rely on:
+stage, pure functions and tasks of ``asyncio``; it never sleeps and reads no clock. In
+the real world processes are processes, the server is nats-server and faults are
+signals and sockets; in the simulated one all of it is one event loop in virtual time.
+What a scenario may rely on:
 
 - Names are unique on a stage; a process of a name is the same one after a restart: a
   router finds the checkpoint that it left, a worker its id.
@@ -19,7 +19,7 @@ time. What a scenario may rely on:
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -38,6 +38,8 @@ T = TypeVar("T")
 MODEL = "llama"
 TTL_S = 5.0
 """The lease of staged workers: the shortest that there is."""
+SNAPSHOT_EVERY = 50
+"""Deltas between snapshots, unless a scenario's settings say otherwise."""
 PATIENCE_S = 20.0
 """For what has no bound of its own, on a busy machine."""
 
@@ -130,8 +132,13 @@ class StagedLink(Protocol):
 class StagedProcess(Protocol):
     """A process of the product."""
 
-    name: str
-    link: StagedLink
+    @property
+    def name(self) -> str:
+        """Unique on its stage."""
+
+    @property
+    def link(self) -> StagedLink:
+        """Its way to the broker."""
 
     async def start(self) -> None:
         """Start, also again after `kill` or `stop`."""
@@ -159,10 +166,13 @@ class StagedWorker(StagedProcess, Protocol):
     If entering raises, ``start`` raises `CommandError`.
     """
 
-    notices: Sequence[str]
-    """Kinds of all notices, of all its lives, in order."""
-    lost: str | None
-    """The class of the error that ended the worker for good."""
+    @property
+    def notices(self) -> Sequence[str]:
+        """Kinds of all notices, of all its lives, in order."""
+
+    @property
+    def lost(self) -> str | None:
+        """The class of the error that ended the worker for good, in this life."""
 
     @property
     def incarnation(self) -> Incarnation:
@@ -178,12 +188,23 @@ class StagedWorker(StagedProcess, Protocol):
 class StagedRouter(StagedProcess, Protocol):
     """A process with one view in it. ``start`` returns when it may be used."""
 
-    places: Sequence[Place]
-    """Everywhere that it said it stood, of all its lives, in order."""
-    sources: Sequence[str]
-    """What its view came from, of all its lives, in order, repetitions left out."""
-    heard: Sequence[Heard]
-    """What its reader of changes got, of all its lives, in order."""
+    @property
+    def places(self) -> Sequence[Place]:
+        """Everywhere that it said it stood, of all its lives, in order.
+
+        It says so when it has moved; of several moves at once, the last.
+        """
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """What its view came from, of all its lives, in order, repetitions left out."""
+
+    @property
+    def heard(self) -> Sequence[Heard]:
+        """What its reader of changes got, of all its lives, in order.
+
+        A life begins with an ``added`` for each worker that is there.
+        """
 
     @property
     def now(self) -> RouterNow:
@@ -242,14 +263,29 @@ class StagedBroker(Protocol):
 class Stage(Protocol):
     """One run of one scenario: a fresh cell on a broker of its own."""
 
-    settings: Settings
-    chance: random.Random
-    """Seeded; printed when the scenario fails."""
-    clock: Clock
-    """For what events say of their time, not for waiting."""
-    log: EventLog
-    feed: ViewFeed
-    broker: StagedBroker
+    @property
+    def settings(self) -> Settings:
+        """Of the cell, and of every process."""
+
+    @property
+    def chance(self) -> random.Random:
+        """Seeded; printed when the scenario fails."""
+
+    @property
+    def clock(self) -> Clock:
+        """For what events say of their time, not for waiting."""
+
+    @property
+    def log(self) -> EventLog:
+        """The log, as a client of the scenario's own sees it."""
+
+    @property
+    def feed(self) -> ViewFeed:
+        """The view stream and the snapshots, seen likewise."""
+
+    @property
+    def broker(self) -> StagedBroker:
+        """The server."""
 
     def count(self, *, real: int, simulated: int) -> int:
         """How often: as often as this world can afford."""
@@ -302,6 +338,30 @@ class Stage(Protocol):
 
 
 Scenario: TypeAlias = Callable[[Stage], Awaitable[None]]
+
+
+def settings_of(numbers: Mapping[str, float]) -> Settings:
+    """The settings of a stage: quick leases and checkpoints, and ``numbers``."""
+    quick: dict[str, Any] = {
+        "checkpoint_every_s": 0.2,
+        "connect_timeout_s": 1.0,
+        "lease_s": 0.6,
+        "snapshot_every": SNAPSHOT_EVERY,
+    }
+    return Settings(**{**quick, **numbers})
+
+
+def spec_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a worker's spec, as plain data; see `Stage.worker`."""
+    usual: dict[str, Any] = {
+        "model": MODEL,
+        "address": f"http://{name}.example:8000",
+        "namespace": "prod",
+        "worker_id": name,
+        "status": "ready",
+        "lease_ttl_s": TTL_S,
+    }
+    return {**usual, **fields}
 
 
 class World(Protocol):

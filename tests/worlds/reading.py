@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from events import Status
-from tests.support.stage import PATIENCE_S, Heard, Stage, StagedRouter
+from tests.support.stage import (
+    PATIENCE_S,
+    SNAPSHOT_EVERY,
+    Heard,
+    Stage,
+    StagedRouter,
+)
 from tests.worlds.holding import (
     append,
     check_no_step_back,
@@ -19,8 +25,6 @@ from tests.worlds.holding import (
 
 COMES_BACK_S = 10.0
 """S28's bound: so soon a router has what was appended after a fault."""
-SNAPSHOT_EVERY = 50
-"""More deltas than a projector keeps to itself before a snapshot."""
 QUIET_MAX_S = 2.5
 """A healthy view is never older: a head each second, the rest is slack."""
 
