@@ -88,7 +88,7 @@ async def test_a_mark_under_load_has_all_that_was_acknowledged(server, broker):
 
     writing = asyncio.create_task(write())
     for _ in range(3):
-        goal = acknowledged + 300
+        goal = acknowledged + 90
         await eventually(lambda goal=goal: acknowledged > goal)
         before = acknowledged
         mark = await StoreMark(server).take()

@@ -224,7 +224,7 @@ async def seam_between_catching_up_and_live(stage: Stage) -> None:
     for process in (*projectors, steady, again):
         await process.start()
     async with loaded(stage, per_s=stage.count(real=600, simulated=100)) as load:
-        for turn in range(stage.count(real=8, simulated=100)):
+        for turn in range(stage.count(real=6, simulated=100)):
             projector = projectors[turn % 2]
             await (projector.kill() if turn % 3 else projector.stop())
             await again.kill()
