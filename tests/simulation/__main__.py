@@ -30,6 +30,7 @@ from tests.simulation.running import (
     attempt,
     mutant_named,
     mutants_of,
+    seeds_for,
     world_named,
 )
 from tests.simulation.seeds import indexes, plan_chosen, plan_in
@@ -230,7 +231,7 @@ def mutants(
     Parameters
     ----------
     seeds
-        Run seeds 1 to this for each mutant.
+        Run the special plans that are for it, seeds 1 to this, the other plans.
     enough
         Go on to the next mutant when so many seeds have caught it.
     only
@@ -244,7 +245,10 @@ def mutants(
         if only is None
         else (mutant_named(options.world, only),)
     )
-    quarries = tuple(Quarry(each, seeds=seeds, enough=enough) for each in chosen)
+    quarries = tuple(
+        Quarry(each, seeds=seeds_for(options.world, each, seeds), enough=enough)
+        for each in chosen
+    )
     progress = Progress(quiet=options.quiet, every_s=30.0)
     with Stop() as stop, options.crew() as crew:
         for done in hunt(

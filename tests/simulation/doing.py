@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from controlplane import topology
+from controlplane.identifiers import new_uuid7
 from controlplane.topology import Names
-from events import ControlPlaneError
+from events import (
+    ControlPlaneError,
+    PortReleased,
+    WorkerDeregistered,
+    encode,
+    subject_of,
+)
 
 from .broker import SimBroker
 from .hosts import CELL, Host, ProjectorHost, RouterHost
@@ -43,7 +50,8 @@ from .plan import (
     Upgrade,
     Wait,
 )
-from .server import NODES
+from .rules import PLANTER
+from .server import EPOCH, NODES
 
 if TYPE_CHECKING:
     from .world import World
@@ -283,6 +291,33 @@ class Doing:
                 server.publish(NAMES.notice("prod", "w01"), b'{"kind": "expired"}')
             case "head":
                 server.publish(NAMES.head, b"[]")
+            case "stale":
+                for event in stale_events():
+                    subject = NAMES.absolute(subject_of(event))
+                    server.publish(subject, encode(event))
+
+
+def stale_events() -> list[WorkerDeregistered | PortReleased]:
+    """What a life of long ago might still say of worker w01 and a port."""
+    seal = {"at": EPOCH, "by": PLANTER}
+    return [
+        WorkerDeregistered(
+            event_id=new_uuid7(),
+            namespace="prod",
+            worker_id="w01",
+            incarnation="00000000-0000-7000-8000-000000000000",
+            reason="late",
+            **seal,
+        ),
+        PortReleased(
+            event_id=new_uuid7(),
+            host="10.0.0.1",
+            port=20000,
+            claim_id="of long ago",
+            cause="released",
+            **seal,
+        ),
+    ]
 
 
 async def make_cell(world: World) -> None:

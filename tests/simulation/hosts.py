@@ -19,6 +19,7 @@ from controlplane.projector.service import ProjectorService
 from controlplane.router.client import RouterView
 from controlplane.viewfeed import ViewFeed
 from events import ControlPlaneError
+from projections import Change
 
 from .broker import SimBroker, Weather
 from .loop import Process, SimLoop, State
@@ -60,10 +61,21 @@ class WatchedLog(EventLog):
         self._host = host
 
     async def append_all(self, pending: Sequence[Pending]) -> Appended:
-        self._host.world.appending(pending)
-        done = await super().append_all(pending)
-        self._host.world.acknowledged(self._host, pending, done)
+        world, promises = self._host.world, self._host.world.watch.promises
+        world.appending(pending)
+        promises.began(pending)
+        try:
+            done = await super().append_all(pending)
+        except ControlPlaneError as error:
+            with world.checking():
+                promises.refused(self._host.name, pending, error)
+            raise
+        world.acknowledged(self._host, pending, done)
         return done
+
+    async def _append_once(self, pending: Sequence[Pending]) -> Appended:
+        self._host.world.watch.promises.asked(pending)
+        return await super()._append_once(pending)
 
 
 class Host:
@@ -233,6 +245,24 @@ class ProjectorHost(Host):
             self.world.folded(self, core)
 
 
+class Order:
+    """A reader of changes is told removals first, then changes, then additions."""
+
+    KINDS = ("removed", "changed", "added")
+
+    def __init__(self, who: str) -> None:
+        self._who, self._last = who, (0.0, 0, "removed")
+
+    def look(self, change: Change, now: float) -> None:
+        """The next change of the same moment must not come too late."""
+        at, revision, kind = self._last
+        self._last = now, change.revision, change.kind
+        same = (at, revision) == (now, change.revision)
+        if same and self.KINDS.index(change.kind) < self.KINDS.index(kind):
+            what = f"{self._who} is told {change.kind} after {kind} at {revision}"
+            raise Violation("order", what)
+
+
 class RouterHost(Host):
     """A machine with a router."""
 
@@ -248,6 +278,7 @@ class RouterHost(Host):
         self.view: RouterView | None = None
         self._checkpoint, self._limit = checkpoint, mailbox_limit
         self._seen: object = None
+        self.order = Order(name)
         self.mirror: dict[tuple[str, str], object] = {}
         """The workers as the changes say, beginning with nothing."""
 
@@ -270,6 +301,8 @@ class RouterHost(Host):
         await self.view.start()
         self.mirror = {}
         async for change in self.view.changes():
+            with self.world.checking():
+                self.order.look(change, self.loop.time())
             worker = change.worker or change.before
             assert worker is not None
             key = (worker.namespace, worker.worker_id)

@@ -9,7 +9,7 @@ without the mutant as well. Errors are shown, and the hunt fails by them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -97,18 +97,18 @@ class Quarry:
     """One mutant while it is hunted. What it comes to does not depend on who was
     first: the seeds count in order, up to the one that was the last needed."""
 
-    def __init__(self, mutant: Mutant, *, seeds: int, enough: int) -> None:
+    def __init__(self, mutant: Mutant, *, seeds: Sequence[int], enough: int) -> None:
         self.mutant, self._seeds, self._enough = mutant, seeds, enough
-        self._next = 1
+        self._next = 0
         self._verdicts: dict[int, Verdict] = {}
 
     def next_seed(self) -> int | None:
         """The next seed to try; None if there were enough."""
         caught = sum(v.caught_by is not None for v in self._verdicts.values())
-        if caught >= self._enough or self._next > self._seeds:
+        if caught >= self._enough or self._next >= len(self._seeds):
             return None
         self._next += 1
-        return self._next - 1
+        return self._seeds[self._next - 1]
 
     def note(self, seed: int, verdict: Verdict) -> None:
         """What a seed said."""
@@ -118,8 +118,10 @@ class Quarry:
         """What is known by now."""
         counted: list[Verdict] = []
         caught_by: Counter[str] = Counter()
-        for seed in sorted(self._verdicts):
-            verdict = self._verdicts[seed]
+        for seed in self._seeds:
+            verdict = self._verdicts.get(seed)
+            if verdict is None:
+                continue
             counted.append(verdict)
             if verdict.caught_by is not None:
                 caught_by[verdict.caught_by] += 1

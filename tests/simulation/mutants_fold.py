@@ -211,7 +211,7 @@ MUTANTS = (
         "release-by-any-claim",
         "the fold lets any claim_id release a port",
         (Patch(port, "decide_release", _any_claim),),
-        plans=("claim-twice",),
+        plans=("strangers",),
     ),
     Mutant(
         "released-port-kept-by-life",

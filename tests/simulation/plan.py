@@ -219,7 +219,7 @@ class Lag(_Step, frozen=True, kw_only=True, tag="lag"):
 class Plant(_Step, frozen=True, kw_only=True, tag="plant"):
     """Somebody stores what does not belong there."""
 
-    where: Literal["view", "log", "unknown_event", "beat", "notice", "head"]
+    where: Literal["view", "log", "unknown_event", "beat", "notice", "head", "stale"]
 
 
 Step: TypeAlias = (

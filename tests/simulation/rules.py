@@ -4,7 +4,8 @@
   again. The same history never brings it back; a history that lost its end may.
 - ports: a claim on a port that another claim holds, or whose last record nobody can
   read; a release by another's claim_id; a registration of a life from which an expiry
-  took a port that it did not claim anew.
+  took a port that it did not claim anew; an expiry that takes a port from a life
+  that is registered.
 - expired_alive: the end of a life that beats and is connected, as the world sees it.
 """
 
@@ -15,6 +16,9 @@ from events import (
     WorkerExpired,
     WorkerRegistered,
 )
+
+PLANTER = "a stranger"
+"""Who appends what no process of the product would."""
 
 
 class Rules:
@@ -30,6 +34,8 @@ class Rules:
     def look(self, record, before):
         """The rules that ``record`` breaks; ``before``: the dumb model before it."""
         event = record.event
+        if getattr(event, "by", "") == PLANTER:
+            return []
         if isinstance(event, WorkerRegistered):
             return list(self._registered(event, record, before))
         if isinstance(event, WorkerDeregistered | WorkerExpired):
@@ -88,6 +94,9 @@ class Rules:
             return
         owner = held["owner"]
         life = (owner.namespace, owner.worker_id, owner.incarnation)
+        current = before.workers.get(life[:2])
+        if current is not None and current["incarnation"] == life[2]:
+            yield "ports", f"{life} lost {key} to an expiry, and is registered"
         if life not in self.ended and self._is_beating(*life):
             yield "expired_alive", f"{life} lost {key}, but it beats"
         self._taken.setdefault(life, {})[key] = f"at {record.revision}"

@@ -60,7 +60,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 
 def world_named(name: str) -> World:
     """The product's world, or the one that a module defines as a whole."""
-    running, planning = _part(name, "world"), _part(name, "planning")
+    running, planning = _part(name, "world"), _part(name, "special")
     return World(name=name, run=running.run, plan_of=planning.plan_of)
 
 
@@ -78,6 +78,16 @@ def mutant_named(world_name: str, name: str) -> Mutant:
     known = ", ".join(mutant.name for mutant in mutants)
     message = f"there is no mutant {name!r}; there are: {known}"
     raise BadInputError(message)
+
+
+def seeds_for(world_name: str, mutant: Mutant, seeds: int) -> tuple[int, ...]:
+    """What a mutant is hunted with: the plans made for it, seeds, the other plans."""
+    usual = tuple(range(1, seeds + 1))
+    numbers_of = getattr(_part(world_name, "special"), "numbers_of", None)
+    if numbers_of is None:
+        return usual
+    own = numbers_of(*mutant.plans) if mutant.plans else ()
+    return (*own, *usual, *(n for n in numbers_of() if n not in own))
 
 
 def _part(world_name: str, part: str) -> Any:

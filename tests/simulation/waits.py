@@ -80,6 +80,17 @@ class Waits:
             if steady and view.revision < end:
                 what = f"wait {end} was told yes; {host.name} is at {view.revision}"
                 raise Violation("wait", what)
+            if host.alive and world.watch.is_present(host.name, host.started_at):
+                self._check_place(host.name, end)
+
+    def _check_place(self, name: str, end: int) -> None:
+        """A router that is taken for live stands there, and in this history."""
+        replica = self._world.watch.place_of(name)
+        lineage = self._world.watch.histories.current
+        if replica is None or replica.revision < end or not _is_of(lineage, replica):
+            at = "nowhere" if replica is None else f"at {replica.revision}"
+            what = f"wait {end} was told yes; {name}, which says that it lives, is {at}"
+            raise Violation("wait", what)
 
     async def _synced(self, step: Wait, host: RouterHost) -> None:
         world, view = self._world, host.view
@@ -98,3 +109,11 @@ class Waits:
                 if view.revision < end or view.source != "live":
                     what = f"{host.name} synced at {view.revision} ({view.source})"
                     raise Violation("synced", f"{what}; the log ended at {end} before")
+                if not _is_of(lineage, view._core.replica):
+                    raise Violation("synced", f"{host.name} synced in lost history")
+
+
+def _is_of(lineage: Any, replica: Any) -> bool:
+    """Whether the last record that a replica knows of is of this history."""
+    at, known = replica.fingerprint_at, replica.fingerprint
+    return not known or (at <= lineage.end and lineage.moments[at].fingerprint == known)

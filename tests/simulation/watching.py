@@ -28,6 +28,9 @@ from .hosts import CELL, Host, ProjectorHost, RouterHost
 from .loop import Process, State
 from .outcome import Violation
 from .plan import Wait
+from .pointing import Pointing
+from .promises import Promises
+from .serving import Serving
 from .versions import HISTORY_VERSIONS, OLD_FOLD_VERSION
 from .waits import Waits
 
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 NAMES = Names(CELL)
 HISTORY_REASONS = ("log_lost_tail", "log_forked", "log_replaced", "first")
+PRESENCE_SLACK_S = 5.0
+"""So long a gate may look at presences before it says what came of it."""
 PLANTED = b'{"what": "is this"}'
 _PRESENCE = msgspec.json.Decoder(Presence)
 _REPORT = msgspec.json.Decoder(RouterReport)
@@ -52,6 +57,8 @@ class Watch:
         """When somebody said that history was lost."""
         self.beating = Beating(world)
         self.waits = Waits(world)
+        self.promises, self.serving = Promises(world), Serving(world)
+        self.pointing = Pointing(world)
         self.histories = Histories(
             now=world.loop.time,
             is_beating=self._is_beating,
@@ -90,15 +97,19 @@ class Watch:
         if stream == NAMES.log_stream:
             self._note_witnesses(0)
             self.histories.log_deleted()
+            self.promises.forget()
 
     def cut(self, stream: str, last: int) -> None:
         self.world.trace.line("broker", f"{stream} lost all after {last}")
         if stream == NAMES.log_stream:
             self._note_witnesses(last)
             self.histories.log_truncated(last)
+            self.promises.forget()
         elif stream == NAMES.view_stream:
             self.views.view_truncated(last)
             self._epochs = [begun for begun in self._epochs if begun[0] <= last]
+        elif stream == NAMES.snapshot_stream:
+            self.pointing.forget()
 
     def _note_witnesses(self, last: int) -> None:
         lineage = self.histories.current
@@ -134,6 +145,8 @@ class Watch:
         )
         if trace.keeps:
             trace.note(f"{before} -> {self._shown(record)}")
+        self.promises.stored(record)
+        self.serving.stored(record)
 
     def _shown(self, record: Record) -> str:
         """What the worker of the record is, in a few words."""
@@ -174,6 +187,21 @@ class Watch:
         if presence is not None:
             self._check_presence(presence)
 
+    def is_present(self, router: str, since: float) -> bool:
+        """Whether what a router said after ``since`` counts, and will for a while."""
+        bucket = NAMES.presence_bucket
+        stream = self.world.server.held(f"KV_{bucket}")
+        said = None if stream is None else stream.last(NAMES.entry(bucket, router))
+        if said is None or not said.payload:
+            return False
+        age_s = (self.world.server._now() - said.stored_at).total_seconds()
+        limit_s = self.world.settings.presence_ttl_s - PRESENCE_SLACK_S
+        return 0.0 <= age_s < min(limit_s, self.world.loop.time() - since)
+
+    def place_of(self, router: str) -> Any:
+        """The replica that a router had last; None: none yet."""
+        return self._positions.get(router)
+
     def _report_stored(self, message: Message) -> None:
         report = read_or_none(_REPORT, message.payload)
         if report is not None:
@@ -195,6 +223,7 @@ class Watch:
             stream.last(subject(pointer.snapshot_id, number))
             for number in range(pointer.chunks)
         ]
+        self.pointing.look(pointer, whole=None not in chunks)
         if None in chunks:  # spoilt by the plan between two of its pieces
             return
         packed = b"".join(chunk.payload for chunk in chunks if chunk is not None)
@@ -205,6 +234,7 @@ class Watch:
         beat = decode_beat(payload)
         if beat is not None:
             self.beating.arrived(beat.incarnation)
+            self.serving.heard(beat)
 
     def outage(self, begin: float, end: float) -> None:
         """The broker stood still from ``begin`` to ``end``."""
@@ -224,6 +254,7 @@ class Watch:
         self.world.trace.line(host.name, f"acknowledged {done.revision}")
         for item in pending:
             self.histories.acknowledged(host.name, item.event.event_id)
+        self.promises.granted(host.name, pending)
 
     def folded(self, host: ProjectorHost, core: Any) -> None:
         version = FOLD_VERSION if host.version is None else OLD_FOLD_VERSION
@@ -248,7 +279,7 @@ class Watch:
         self.views.check_shown(host.name, fleet)
 
     def node_stalled(self, node: str, for_s: float) -> None:
-        self.beating.node_stalled(node, for_s)
+        self.serving.stalled(node, for_s)
 
     def wait(self, step: Wait) -> None:
         self.waits.begin(step)

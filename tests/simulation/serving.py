@@ -1,0 +1,87 @@
+"""Clients of one stopped server: silent together, and held together, for a while.
+
+A life whose beats came by a server that stands still is not expired while nobody of
+that server's other clients has been heard either, until the guard has held them for
+its time; provided that the judge is on another server and has heard all of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from controlplane.beats import Beat
+from events import Record, WorkerExpired
+
+from .hosts import ProjectorHost
+from .outcome import Violation
+
+if TYPE_CHECKING:
+    from .world import World
+
+STEADY_S = 60.0
+"""A judge with nothing wrong for so long knows by which server everybody beats."""
+SURELY_SILENT = 0.8
+"""After this share of its lease a life counts as silent, whenever that is looked at."""
+
+
+class Serving:
+    """See the module."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._last: dict[str, tuple[float, str]] = {}
+        """Incarnation: when it beat last, and by which server."""
+        self._stalls: list[tuple[str, float, float]] = []
+        """Server, from when, until when."""
+
+    def heard(self, beat: Beat) -> None:
+        """A beat is at the broker."""
+        self._last[beat.incarnation] = self._world.loop.time(), beat.server_id
+
+    def stalled(self, node: str, for_s: float) -> None:
+        """A node stands still."""
+        now, server = self._world.loop.time(), self._world.server
+        self._stalls.append((server.id_of(node), now, now + for_s))
+
+    def stored(self, record: Record) -> None:
+        """If it is an expiry: it must not be of such a life."""
+        event = record.event
+        if not isinstance(event, WorkerExpired):
+            return
+        now = self._world.loop.time()
+        heard_at, server = self._last.get(event.incarnation, (now, ""))
+        for name, begin, end in self._stalls:
+            if name == server and heard_at <= begin and now < begin + self._hold_s:
+                group = self._group(event, server, begin)
+                if len(group) > 1 and self._is_judge(event.by, server, begin):
+                    what = f"{event.worker_id} expired {now - begin:.1f} s after {name}"
+                    what += f" stopped until {end:.1f}, with {len(group)} silent lives"
+                    raise Violation("server", what)
+
+    @property
+    def _hold_s(self) -> float:
+        return self._world.settings.guard_hold_s
+
+    def _group(self, event: WorkerExpired, server: str, begin: float) -> list[str]:
+        """Who is silent with it; nobody, if that is not sure."""
+        workers = self._world.watch.histories.dumb.workers
+        group = {}
+        for worker in workers.values():
+            heard_at, by = self._last.get(worker["incarnation"], (0.0, ""))
+            if by == server:
+                group[worker["incarnation"]] = heard_at, worker["lease_ttl_s"]
+        now = self._world.loop.time()
+        silent = all(
+            heard_at <= begin and now - heard_at >= SURELY_SILENT * ttl_s
+            for heard_at, ttl_s in group.values()
+        )
+        return list(group) if silent and event.incarnation in group else []
+
+    def _is_judge(self, name: str, server: str, begin: float) -> bool:
+        """Whether the judge heard everything, by another server."""
+        host: Any = self._world.hosts.get(name)
+        if not isinstance(host, ProjectorHost) or not host.brokers:
+            return False
+        since = self._world.loop.time() - begin
+        own = self._world.server.id_of(host.brokers[0].node)
+        return own != server and host.quiet_for_s > max(STEADY_S, since)
