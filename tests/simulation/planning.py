@@ -172,7 +172,7 @@ class Planner:
         return [
             Wait(
                 at_s=at_s,
-                kind=rng.choice(("wait", "synced", "synced")),
+                kind=rng.choice(("wait", "synced", "wait_for")),
                 router=rng.choice(ROUTERS),
                 timeout_s=rng.choice((5.0, 30.0)),
             )
@@ -206,7 +206,11 @@ class Planner:
                 rng.uniform(10.0, 60.0),
             )
         )
-        return round(min(length, max(0.05, self.faults_end_s - at_s)), 3)
+        return round(self._within(at_s, length), 3)
+
+    def _within(self, at_s: float, length_s: float) -> float:
+        """As long as that, but not beyond the time for faults."""
+        return min(length_s, max(0.05, self.faults_end_s - at_s))
 
     def _any_process(self) -> str:
         rng = self._rng
@@ -216,7 +220,8 @@ class Planner:
 
     def crash(self, at_s: float) -> Step:
         process = self._any_process()
-        restart_s: float | None = self._rng.choice((0.05, 0.5, 3.0, 20.0))
+        restart_s: float | None
+        restart_s = self._within(at_s, self._rng.choice((0.05, 0.5, 3.0, 20.0)))
         if process.startswith("w") and self._rng.random() < 0.4:
             restart_s = None
         if process == "op":
@@ -234,7 +239,7 @@ class Planner:
             at_s=at_s,
             process="r2",
             callbacks=self._rng.choice((0, 1, 2, 3, 5, 8)),
-            restart_s=self._rng.choice((0.05, 0.5, 3.0, 20.0)),
+            restart_s=self._within(at_s, self._rng.choice((0.05, 0.5, 3.0, 20.0))),
         )
 
     def freeze(self, at_s: float) -> Step:
@@ -322,7 +327,8 @@ class Planner:
         )
 
     def log_recreated(self, at_s: float) -> Step:
-        return LogRecreated(at_s=at_s, gone_s=self._rng.choice((0.05, 0.5, 10.0)))
+        gone_s = self._within(at_s, self._rng.choice((0.05, 0.5, 10.0)))
+        return LogRecreated(at_s=at_s, gone_s=gone_s)
 
     def trim_view(self, at_s: float) -> Step:
         return TrimView(at_s=at_s, keep=self._rng.choice((0, 1, 3, 10)))
@@ -340,7 +346,7 @@ class Planner:
 
     def plant(self, at_s: float) -> Step:
         where = self._rng.choice(
-            ("view", "log", "unknown_event", "beat", "notice", "head")
+            ("view", "log", "unknown_event", "beat", "notice", "head", "stale")
         )
         return Plant(at_s=at_s, where=where)
 

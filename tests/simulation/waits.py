@@ -47,7 +47,8 @@ class Waits:
                 return
             if host.view._over:
                 return
-            work = self._synced(step, host)
+            told = self._synced if step.kind == "synced" else self._wait_for
+            work = told(step, host)
         if host.running:
             host.process.spawn(work)
         else:
@@ -91,6 +92,25 @@ class Waits:
             at = "nowhere" if replica is None else f"at {replica.revision}"
             what = f"wait {end} was told yes; {name}, which says that it lives, is {at}"
             raise Violation("wait", what)
+
+    async def _wait_for(self, step: Wait, host: RouterHost) -> None:
+        """The router is to have what is in the log now."""
+        world, view = self._world, host.view
+        lineage = world.watch.histories.current
+        if view is None or lineage is None:
+            return
+        end = lineage.end
+        with world.waiting(host, f"wait_for {end}"):
+            try:
+                await view.wait_for(end, step.timeout_s)
+            except (TimeoutError, ControlPlaneError) as error:
+                host.say(f"wait_for failed: {type(error).__name__}")
+                return
+        host.say(f"wait_for {end}: at {view.revision}")
+        if view.revision < end:
+            with world.checking():
+                what = f"{host.name} was waited for at {view.revision}, not {end}"
+                raise Violation("wait_for", what)
 
     async def _synced(self, step: Wait, host: RouterHost) -> None:
         world, view = self._world, host.view
