@@ -281,6 +281,24 @@ class SimServer(MemoryServer):
             if self.observer is not None:
                 self.observer.cut(name, last)
 
+    def mark(self) -> dict[str, dict[str, Any]]:
+        """All that the streams hold now: see `return_to`."""
+        return {
+            name: stream.mark()
+            for name in self.streams
+            if (stream := self.held(name)) is not None
+        }
+
+    def return_to(self, marks: Mapping[str, dict[str, Any]]) -> None:
+        """While it is down: these streams hold what they held then."""
+        for name, mark in marks.items():
+            stream = self.held(name)
+            assert stream is not None, f"{name} was deleted since"
+            is_cut = stream.last_sequence > mark["last"]
+            stream.return_to(mark)
+            if is_cut and self.observer is not None:
+                self.observer.cut(name, mark["last"])
+
     def lose_leader(self) -> None:
         """JetStream has no leader: it stores nothing and answers nothing."""
         self.no_responders = True

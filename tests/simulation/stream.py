@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from typing import Any
 
 from controlplane.broker import Message, Outgoing
 from controlplane.broker.memory_stream import MemoryStream
@@ -41,6 +43,35 @@ class SimStream(MemoryStream):
         self._window.extend(kept)
         self._known.clear()
         self._known.update({known.message_id: known.sequence for known in kept})
+
+    def mark(self) -> dict[str, Any]:
+        """All that it holds now: see `return_to`."""
+        places = {name: list(held) for name, held in self._by_subject.items()}
+        return {
+            "last": self.last_sequence,
+            "first": self._first,
+            "bytes": self._bytes,
+            "messages": dict(self._messages),
+            "places": places,
+            "window": list(self._window),
+            "previous": dict(getattr(self, "previous", {})),
+        }
+
+    def return_to(self, mark: dict[str, Any]) -> None:
+        """Hold what it held then, as a disk that was put back; sequences return."""
+        self.last_sequence, self._first = mark["last"], mark["first"]
+        self._bytes = mark["bytes"]
+        self._messages.clear()
+        self._messages.update(mark["messages"])
+        self._by_subject.clear()
+        self._by_subject.update(
+            {name: deque(held) for name, held in mark["places"].items()}
+        )
+        self._window.clear()
+        self._window.extend(mark["window"])
+        self._known.clear()
+        self._known.update({known.message_id: known.sequence for known in self._window})
+        self.previous = dict(mark["previous"])
 
     def trim_to(self, first: int) -> None:
         """Forget all that stands before ``first``, as a limit would."""

@@ -73,9 +73,16 @@ class Source:
 class World:
     """See the module."""
 
-    def __init__(self, plan: Plan, folder: Path, *, trace: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path,
+        *,
+        trace: bool = False,
+        settings: Settings | None = None,
+    ) -> None:
         self.plan = plan
-        self.settings = settings_of(plan.pace)
+        self.settings = settings or settings_of(plan.pace)
         self.loop = SimLoop()
         self.loop.switch = Versions().switch
         self.loop.at_failure = self._failed
@@ -87,12 +94,17 @@ class World:
         self.hosts: dict[str, Host] = {}
         self.waits: dict[int, tuple[Process, str, str, float]] = {}
         self._doing = Doing(self)
-        self.operator = self._add(OperatorHost(self, "op"))
+        self.operator = self._cast(folder)
+
+    def _cast(self, folder: Path) -> Any:
+        """Everybody who is there from the beginning; returns the operator's machine."""
+        operator = self._add(OperatorHost(self, "op"))
         for name in ("p1", "p2"):
             self._add(ProjectorHost(self, name))
         self._add(RouterHost(self, "r1", mailbox_limit=SLOW_MAILBOX))
         self._add(RouterHost(self, "r2", checkpoint=folder / "r2.checkpoint"))
         self._add(RouterHost(self, "r3"))
+        return operator
 
     def _add(self, host: Any) -> Any:
         self.hosts[host.name] = host
@@ -125,7 +137,7 @@ class World:
             self._begin()
             self.loop.run_to(self.plan.end_s)
             if self.violation is None:
-                self.watch.final()
+                self._finish()
         except LivelockError as error:
             self.break_(Violation("livelock", str(error)))
         finally:
@@ -144,6 +156,9 @@ class World:
         loop.call_at(0.2, lambda: self.operator.process.spawn(self.make_cell()))
         for step in self.plan.steps:
             loop.call_at(step.at_s, self._doing.do, step)
+
+    def _finish(self) -> None:
+        self.watch.final()
 
     async def make_cell(self) -> None:
         await make_cell(self)
@@ -211,8 +226,8 @@ class World:
 def run(plan: Plan, *, trace: bool = False) -> Outcome:
     """Do ``plan`` in a world of its own."""
     broken: Broken | None = None
-    with tempfile.TemporaryDirectory(prefix="sim-", dir=_fast_folder()) as folder:
-        world = World(plan, Path(folder), trace=trace)
+    with folder_of_a_run() as folder:
+        world = World(plan, folder, trace=trace)
         gc_was_on = gc.isenabled()
         gc.disable()
         try:
@@ -236,6 +251,13 @@ def run(plan: Plan, *, trace: bool = False) -> Outcome:
         records=world.watch.records,
         virtual_s=round(world.loop.time(), 6),
     )
+
+
+@contextmanager
+def folder_of_a_run() -> Iterator[Path]:
+    """A folder for the files of one run."""
+    with tempfile.TemporaryDirectory(prefix="sim-", dir=_fast_folder()) as folder:
+        yield Path(folder)
 
 
 def _fast_folder() -> str | None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.simulation.stage import SimWorld
 from tests.support.real_stage import RealWorld
 
 pytest.register_assert_rewrite(
@@ -10,7 +11,7 @@ pytest.register_assert_rewrite(
     "tests.worlds.holding",
     "tests.worlds.reading",
 )
-WORLDS = {"real": RealWorld}
+WORLDS = {"real": RealWorld, "simulated": SimWorld}
 
 
 @pytest.fixture(params=WORLDS)

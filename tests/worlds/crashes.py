@@ -29,6 +29,8 @@ from tests.worlds.holding import (
 
 HOST, BLOCK = "host-1", range(20000, 20008)
 CLAIM_TTL_S = 3600.0
+STRANGER = "a stranger"
+"""Who appends what no client of ours would: no world takes it for a client's fault."""
 
 
 async def killed_between_applying_and_keeping(stage: Stage) -> None:
@@ -170,7 +172,7 @@ def released(stage: Stage, claim: str, port: int) -> PortReleased:
     return PortReleased(
         event_id=new_uuid7(),
         at=stage.clock.now(),
-        by="scenario",
+        by=STRANGER,
         host=HOST,
         port=port,
         claim_id=claim,
