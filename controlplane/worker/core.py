@@ -100,7 +100,9 @@ class WorkerCore:
         self.registered: Revision = 0
         """Of the current registration; 0: none yet."""
         self.revision: Revision = 0
-        """The last one of this life; before it, the last that was read."""
+        """The last one of this life; before it, the last that was read…"""
+        self.fingerprint = ""
+        """…and which record that is: the log may lose it and number another so."""
         self.log_id = ""
         self.wanted = Declared.of(spec)
         self.said: Declared | None = None
@@ -199,7 +201,7 @@ class WorkerCore:
             case SubjectRead() if self._close("read"):
                 return self._read(answer)
             case Appended() if self._close("append"):
-                return self._appended(answer.revision)
+                return self._appended(answer)
             case Conflicted() if self._close("append"):
                 return self._conflicted(answer)
             case Failed() if self._close("read") or self._close("append"):
@@ -210,11 +212,12 @@ class WorkerCore:
         self._close("pause")
         return self._go_on()
 
-    def _appended(self, revision: Revision) -> tuple[Effect, ...]:
+    def _appended(self, answer: Appended) -> tuple[Effect, ...]:
         sent, self._sent = self._sent, None
         if sent is None or isinstance(sent, WorkerDeregistered):
             return self._end(None)
-        self.revision = revision
+        revision = self.revision = answer.revision
+        self.fingerprint = answer.fingerprint
         if isinstance(sent, WorkerRegistered):
             self.incarnation, self.registered = sent.incarnation, revision
             self.said = Declared.of(sent)
@@ -241,7 +244,7 @@ class WorkerCore:
     def _read(self, read: SubjectRead) -> tuple[Effect, ...]:
         question, self._question = self._question, None
         if read.whole or read.last < self.revision:  # what was known holds no longer
-            self.said, self.revision = None, 0
+            self.said, self.revision, self.fingerprint = None, 0, ""
         before = None
         if self.said is not None:
             before = Standing(self.incarnation, self.said, self.registered)
@@ -282,6 +285,7 @@ class WorkerCore:
         changed = moved or self.revision != read.last or not self.registered
         self.incarnation, self.said = standing.incarnation, standing.said
         self.registered, self.revision = standing.registered, read.last
+        self.fingerprint = read.fingerprint
         if (
             notice is not None
             and notice.kind == "unknown"
@@ -307,6 +311,7 @@ class WorkerCore:
         else:
             self.incarnation = incarnation  # what came before is not tried again
             self.revision = 0 if read.whole else read.last
+            self.fingerprint = "" if read.whole else read.fingerprint
         self._ours.add(incarnation)
         draft = Drafting(self._spec, incarnation).registered(self.wanted)
         told = () if notice is None else self._deliver(notice)
@@ -338,8 +343,8 @@ class WorkerCore:
 
     def _ask(self) -> tuple[Effect, ...]:
         self._open = "read"
-        known = bool(self.log_id)
-        return (ReadSubject(self.revision if known else None, self.log_id),)
+        after = self.revision if self.log_id else None
+        return (ReadSubject(after, self.log_id, self.fingerprint),)
 
     def _append(
         self, draft: Draft, expected: Revision, cause: Cause | None = None

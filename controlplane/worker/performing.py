@@ -72,7 +72,11 @@ class Performer:
         records: tuple[Record, ...] = ()
         whole = False
         if job.after is not None:
-            whole = state.log_id != job.log_id or last < job.after
+            whole = (
+                state.log_id != job.log_id
+                or last < job.after
+                or await self._is_replaced(job)
+            )
             after = 0 if whole else job.after
             records = await self._records(subject, after, last)
         return SubjectRead(
@@ -81,7 +85,18 @@ class Performer:
             records=records,
             whole=whole,
             fresh=new_uuid7(),
+            fingerprint="" if record is None else record.fingerprint,
         )
+
+    async def _is_replaced(self, job: ReadSubject) -> bool:
+        """Whether the log holds another record at the last revision that is known.
+
+        It lost its tail then, and gave the number again. A purged record is no loss.
+        """
+        if not job.after or not job.fingerprint:
+            return False
+        record = await self._log.at(job.after)
+        return record is not None and record.fingerprint != job.fingerprint
 
     async def _records(
         self, subject: str, after: Revision, until: Revision
@@ -147,7 +162,7 @@ class Performer:
                     return Failed(error)
             else:
                 self.excuse, self._pause_s = None, PAUSE_S_MIN
-                return Appended(done.revision)
+                return Appended(done.revision, event.event_id)
             self._count_retry()
             await asyncio.sleep(self._backoff_s())
 

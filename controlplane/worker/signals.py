@@ -39,15 +39,22 @@ class SubjectRead(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[Record, ...]
     """Those after the revision asked for; none if none was named."""
     whole: bool
-    """The log is another, or ends below what was asked for: these are all it has."""
+    """What was asked for is not there as it was known: these are all it has.
+
+    The log is another, ends below it, or holds another record there.
+    """
     fresh: Incarnation
     """Free to be taken for a next life."""
+    fingerprint: str = ""
+    """Identifies the last record."""
 
 
 class Appended(msgspec.Struct, frozen=True):
     """The event is in the log."""
 
     revision: Revision
+    fingerprint: str = ""
+    """Identifies it."""
 
 
 class Conflicted(msgspec.Struct, frozen=True):
@@ -126,6 +133,8 @@ class ReadSubject(msgspec.Struct, frozen=True):
     after: Revision | None
     """Its records above this one; None: only where it stands."""
     log_id: str
+    fingerprint: str = ""
+    """Identifies the record at ``after``, as it is known; empty: it is not."""
 
 
 class Append(msgspec.Struct, frozen=True):
