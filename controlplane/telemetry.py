@@ -50,6 +50,12 @@ EPOCH_REASONS: Final = (
     "foreign",
     "divergence",
 )
+HISTORY_LOSSES: Final = (
+    "log_lost_tail",
+    "log_forked",
+    "log_replaced",
+    "told_by_worker",
+)
 RESYNC_REASONS: Final = ("start", "epoch", "gap", "dropped", "divergence", "history")
 PICK_FAILURES: Final = ("model_not_found", "model_unavailable", "stale")
 REREGISTRATION_REASONS: Final = ("unknown", "expired")
@@ -149,6 +155,11 @@ class ProjectorMetrics:
         self.records_folded = counter("records_folded", "Records folded, replay too")
         self.log_resumptions = counter(
             "log_resumptions", "Times the log's reader went on from its own last record"
+        )
+        self.history_losses = counter(
+            "history_losses",
+            "Times the log was not the one that this projector, or a worker, knew",
+            reason=HISTORY_LOSSES,
         )
         self.anomalies = gauge(
             "anomalies",

@@ -98,15 +98,18 @@ class Core:
     # ---- the log ---------------------------------------------------------------
     def records(self, records: Iterable[Record], now: float) -> list[Effect]:
         """Fold ``records`` and publish what they change."""
+        effects: list[Effect] = []
         for record in records:
-            taken = step(self.fold, record)
+            before, taken = self.fold, step(self.fold, record)
             self.fold = taken.state
+            if self.line.begun is not None:
+                effects += self.line.passes(before, taken.state)
             self.care.note(record, now)
             if taken.changes:
                 self.line.add(taken.state, taken.changes, now)
             else:
                 self._head_owed = True
-        return [*self.line.settle(self.fold.revision), *self._go_on(now)]
+        return [*effects, *self.line.settle(self.fold), *self._go_on(now)]
 
     def reached_end(self, now: float) -> list[Effect]:
         """The log is folded up to where it ended when this core began."""
@@ -116,19 +119,30 @@ class Core:
     # ---- the view stream -------------------------------------------------------
     def view_seen(self, entries: Sequence[ViewEntry], now: float) -> list[Effect]:
         """Take note of what the view stream holds, in its order."""
-        effects = self.line.seen(entries, self.fold.revision)
+        effects = self.line.seen(entries, self.fold)
         if self.leading and self.line.epoch is None:
             effects += self.line.look()
         return [*effects, *self._go_on(now)]
 
+    def contact_lost(self) -> list[Effect]:
+        """Contact with the view stream was lost, and may be there again.
+
+        Meanwhile it may have lost its tail and grown another.
+        """
+        return self.line.doubt()
+
     def view_ends(
-        self, first_sequence: int, last_sequence: int, now: float
+        self,
+        first_sequence: int,
+        last_sequence: int,
+        now: float,
+        payload: bytes | None = None,
     ) -> list[Effect]:
-        """The answer to `LookAtView`."""
-        effects = self.line.ends(first_sequence, last_sequence)
+        """The answer to `LookAtView`; ``payload``: of the message that it names."""
+        effects = self.line.ends(first_sequence, last_sequence, payload)
         if not self._snapshot_covers():
             self._snapshot_due = True
-        effects += self.line.settle(self.fold.revision)
+        effects += self.line.settle(self.fold)
         return [*effects, *self._go_on(now)]
 
     def view_misses(self, messages: int, now: float) -> list[Effect]:
@@ -144,8 +158,8 @@ class Core:
 
     def published(self, last_sequence: int, now: float) -> list[Effect]:
         """The `Publish` in flight is stored, ending at ``last_sequence``."""
-        self.line.stored(last_sequence)
-        return [*self.line.settle(self.fold.revision), *self._go_on(now)]
+        effects = self.line.stored(last_sequence)
+        return [*effects, *self.line.settle(self.fold), *self._go_on(now)]
 
     def publish_failed(self) -> list[Effect]:
         """The `Publish` in flight was refused, or its outcome is unknown."""
@@ -224,7 +238,7 @@ class Core:
             log_id=line.log_id,
             epoch=epoch,
             ordinal=line.published,
-            revision=self.fold.revision if level else line.revision,
+            revision=self.fold.revision if level else line.stands_at,
             digest=line.digest,
             anomalies=self.fold.anomalies.counts if level else line.anomalies,
             unpublished_age_s=max(0.0, now - oldest),

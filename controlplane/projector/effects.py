@@ -24,6 +24,9 @@ class Publish(msgspec.Struct, frozen=True):
 class LookAtView(msgspec.Struct, frozen=True):
     """Ask the view stream's leader where it begins and ends: `Core.view_ends`."""
 
+    at: int | None = None
+    """…and what it holds at this sequence."""
+
 
 class TakeSnapshot(msgspec.Struct, frozen=True):
     """Store this snapshot and point to it: `Core.snapshot_stored`."""

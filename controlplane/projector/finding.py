@@ -16,6 +16,7 @@ from projections import (
     FoldState,
     Position,
     SnapshotUnusableError,
+    ViewMessage,
     restore,
 )
 
@@ -55,6 +56,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """The log's record at that message's revision."""
     beginning: ViewEntry | None
     """The start of that message's epoch."""
+    beginning_record: Record | None = None
+    """The log's record at the start's revision."""
     remembered: Remembered | None = None
     remembered_record: Record | None = None
     """The log's record at the revision that is remembered."""
@@ -65,22 +68,21 @@ async def find(
 ) -> Found:
     """Look at everything that a projector can begin with.
 
-    The log's end is asked for last: what others publish meanwhile is of records below.
+    The log's end is asked for after the view's: what others publish meanwhile is of
+    records below. And the records after both: one that was not there yet would pass
+    for one that was purged.
     """
     pointer, restored, problem = await _read_snapshot(feed)
-    snapshot_record = await _record_at(log, restored)
     view = await feed.state()
     entry = await feed.at(view.last_sequence) if view.messages else None
-    record = beginning = None
-    if entry is not None and entry.message is not None:
-        record = await log.at(entry.message.revision)
-        base = base_of(entry)
-        if base is not None and base >= view.first_sequence:
-            beginning = await feed.at(base)
+    beginning = await _beginning(feed, entry, view.first_sequence)
     readable = await _last_readable(feed, entry, view.first_sequence)
-    known = await _record_at(log, remembered)
     log_state = await log.state()
     log_end = await log_end_of(log, log_state)
+    snapshot_record = await _record_at(log, restored)
+    record = await _record_at(log, _message(entry))
+    beginning_record = await _record_at(log, _message(beginning))
+    known = await _record_at(log, remembered)
     position = None if pointer is None else pointer.position
     if position is not None and restored is not None:
         problem = _mismatch(position, restored, snapshot_record, log_state)
@@ -97,15 +99,28 @@ async def find(
         readable=readable,
         entry_record=record,
         beginning=beginning,
+        beginning_record=beginning_record,
         remembered=remembered,
         remembered_record=known,
     )
 
 
 async def _record_at(
-    log: EventLog, place: FoldState | Remembered | None
+    log: EventLog, place: FoldState | Remembered | ViewMessage | None
 ) -> Record | None:
     return await log.at(place.revision) if place and place.revision else None
+
+
+def _message(entry: ViewEntry | None) -> ViewMessage | None:
+    return None if entry is None else entry.message
+
+
+async def _beginning(
+    feed: ViewFeed, entry: ViewEntry | None, first: int
+) -> ViewEntry | None:
+    """The start of the epoch of ``entry``, as far as it can be read."""
+    base = None if entry is None else base_of(entry)
+    return await feed.at(base) if base is not None and base >= first else None
 
 
 async def log_end_of(log: EventLog, state: LogState) -> Revision:

@@ -96,6 +96,8 @@ class Hands:
                 case Alarm():
                     self._sound(effect)
                 case Announce(reason):
+                    losses = self._tools.metrics.history_losses
+                    losses.labels(reason="told_by_worker").inc()
                     _log.error("the log lost records", reason=reason)
                 case _:
                     self._begin(effect)
@@ -117,8 +119,8 @@ class Hands:
         match effect:
             case Publish():
                 await self._publish(effect)
-            case LookAtView():
-                await self._look()
+            case LookAtView(at):
+                await self._look(at)
             case TakeSnapshot():
                 await self._snapshot(effect)
             case SayHead(head):
@@ -142,6 +144,7 @@ class Hands:
     async def _publish(self, effect: Publish) -> None:
         core, metrics = self._core, self._tools.metrics
         try:
+            self._check_contact()
             stored = await self._tools.feed.publish(effect.payloads, after=effect.after)
         except AppendConflictError:
             metrics.publishes_refused.labels(reason="conflict").inc()
@@ -163,15 +166,28 @@ class Hands:
                 metrics.publish_batches.inc(len(effect.payloads) > 1)
             self.do(core.published(stored.sequence, self._now()))
 
-    async def _look(self) -> None:
+    def _check_contact(self) -> None:
+        """Publish nothing over another connection than it was decided on.
+
+        Between two the stream may have lost its tail: only a look can tell.
+        """
+        broker = self._tools.broker
+        if self._core.line.doubted or not broker.connected:
+            doing, reason = "publishing the view", "contact was lost meanwhile"
+            raise LogUnavailableError(url=broker.url, doing=doing, reason=reason)
+
+    async def _look(self, at: int | None) -> None:
+        feed = self._tools.feed
         while True:
             try:
-                state = await self._tools.feed.state()
+                state = await feed.state()
+                entry = None if at is None else await feed.at(at)
             except LogUnavailableError:
                 await asyncio.sleep(AGAIN_AFTER_S)
                 continue
             first, last = state.first_sequence, state.last_sequence
-            self.do(self._core.view_ends(first, last, self._now()))
+            payload = None if entry is None else entry.payload
+            self.do(self._core.view_ends(first, last, self._now(), payload))
             return
 
     async def _snapshot(self, effect: TakeSnapshot) -> None:

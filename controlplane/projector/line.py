@@ -14,13 +14,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from controlplane.viewfeed import ViewEntry
 from events import Revision
 from projections import (
     FOLD_VERSION,
-    AnomalyCounts,
     Delta,
     Epoch,
     EpochStarted,
@@ -30,7 +27,9 @@ from projections import (
     encode_view,
 )
 
-from .effects import Alarm, Effect, LookAtView, Publish, Rebuild, Resign
+from .drafts import Draft, draft, fill_batch, start_of
+from .effects import Alarm, Effect, Publish, Rebuild, Resign
+from .footing import Footing
 from .start import Start
 
 PENDING_MAX: Final = 100_000
@@ -39,21 +38,6 @@ AHEAD_MAX: Final = 10_000
 """So far may the fold run ahead of what is read of the view stream, or behind it."""
 HISTORY_LOST: Final = ("log_lost_tail", "log_forked")
 OUTDATED: Final = "a newer version numbers the view"
-BATCH_BYTES: Final = 8 << 20
-PAYLOAD_MAX: Final = 1_000_000
-"""A message of the view stream; a server takes 1 MiB with its headers."""
-
-
-class Draft(msgspec.Struct, frozen=True):
-    """A delta that has no number yet."""
-
-    revision: Revision
-    fingerprint: str
-    changes: tuple[FleetChange, ...]
-    anomalies: AnomalyCounts
-    digest: str
-    since: float
-    """When it was computed, on the projector's clock."""
 
 
 class DeltaLine:
@@ -75,9 +59,14 @@ class DeltaLine:
             self.epoch = start.position.epoch
             self.base, self.published = start.position.base, start.position.ordinal
             self.revision = start.position.delta_revision
-        self._line_start = start.folded
+        self._line_start = self.stands_at = start.folded
+        """``stands_at``: of which revision the digest and the anomalies are."""
+        self.begun = start.begun
+        """How the epoch began, until the fold has come there and is compared."""
         self.digest, self.anomalies = start.line_digest, start.line_anomalies
-        self._epoch_count, self._epoch_reason = start.epoch_count, start.epoch_reason
+        self._epoch_count = max(start.epoch_count, start.over)
+        self._epoch_reason = start.epoch_reason
+        self._over, self._over_reason = start.over, start.over_reason
         self.view_end, self.trimmed_to = start.view_end, start.trimmed_to
         self._read_to = start.view_end
         if start.position is not None:
@@ -85,7 +74,7 @@ class DeltaLine:
         self.pending: deque[Draft] = deque()
         self._seen: deque[ViewEntry] = deque()
         self._in_flight: Publish | None = None
-        self._looked_from: int | None = None
+        self._footing = Footing(start.view_end, start.last_payload)
         self.outdated = start.outdated
         """A newer fold version numbers the view: this one must not lead."""
         self.bytes_encoded = 0
@@ -97,16 +86,7 @@ class DeltaLine:
         """A record changed the view: its delta is next, if the epoch began before."""
         if self.epoch is None or state.revision <= self._line_start:
             return
-        self.pending.append(
-            Draft(
-                state.revision,
-                state.fingerprint,
-                changes,
-                state.anomalies.counts,
-                state.fleet_state.digest,
-                now,
-            )
-        )
+        self.pending.append(draft(state, changes, now))
 
     def position(self, folded: Revision) -> Position | None:
         """Where a fold of ``folded`` stands in the epoch, published or not.
@@ -123,6 +103,11 @@ class DeltaLine:
         )
 
     @property
+    def known_epoch(self) -> Epoch | None:
+        """The epoch that the view stream is known to be in, reached or not."""
+        return None if self._starting else self.epoch
+
+    @property
     def level(self) -> bool:
         """Whether the view stream holds all that the fold knows, as far as is known."""
         return (
@@ -135,7 +120,9 @@ class DeltaLine:
 
     @property
     def history_lost(self) -> tuple[int, str] | None:
-        """The last epoch that numbers lost records, and what became of them."""
+        """The last epoch that may number lost records, and what became of them."""
+        if self._is_over:
+            return self._over, self._over_reason
         if self.epoch is not None or self._epoch_reason not in HISTORY_LOST:
             return None
         return self._epoch_count, self._epoch_reason
@@ -158,21 +145,39 @@ class DeltaLine:
     def _starting(self) -> bool:
         return self._in_flight is not None and self._in_flight.epoch_reason is not None
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether this epoch may be followed but not led on with."""
+        return self.epoch is not None and self.epoch.count <= self._over
+
     # ---- from the view stream --------------------------------------------------
-    def seen(self, entries: Sequence[ViewEntry], folded: Revision) -> list[Effect]:
+    def seen(self, entries: Sequence[ViewEntry], fold: FoldState) -> list[Effect]:
         """Take note of what the view stream holds, in its order."""
         for entry in entries:
             self._read_to = max(self._read_to, entry.view_seq)
             self.view_end = max(self.view_end, entry.view_seq)
+            self._footing.stand_on(entry.view_seq, entry.payload)
             if self.epoch is None or entry.view_seq > self.base + self.published:
                 self._seen.append(entry)
-        return self.settle(folded)
+        return self.settle(fold)
 
-    def ends(self, first_sequence: int, last_sequence: int) -> list[Effect]:
+    def doubt(self) -> list[Effect]:
+        """Contact was lost: nothing is published or compared before a look."""
+        self._footing.doubted = True
+        return self.look()
+
+    @property
+    def doubted(self) -> bool:
+        """Whether contact was lost since a `Publish` in flight was decided."""
+        return self._footing.doubted
+
+    def ends(
+        self, first_sequence: int, last_sequence: int, payload: bytes | None
+    ) -> list[Effect]:
         """The answer to `LookAtView`."""
-        looked_from, self._looked_from = self._looked_from, None
-        if looked_from is not None and last_sequence < looked_from:
-            return [Rebuild("the view stream lost its tail")]
+        lost = self._footing.what_is_lost(last_sequence, payload)
+        if lost is not None:
+            return [Rebuild(lost)]
         known_to = max(self._read_to, self.trimmed_to)
         if self.epoch is not None:
             known_to = max(known_to, self.base + self.published)
@@ -182,11 +187,11 @@ class DeltaLine:
         # More may have been seen since the question was asked.
         self.view_end = max(self.view_end, last_sequence)
         self.trimmed_to = max(self.trimmed_to, first_sequence - 1)
-        return []
+        return self.look() if self.doubted else []
 
-    def settle(self, folded: Revision) -> list[Effect]:
+    def settle(self, fold: FoldState) -> list[Effect]:
         """Match what the view stream holds with what was computed here."""
-        if self._starting:
+        if self._starting or not self._footing.sure:
             return []
         effects: list[Effect] = []
         to_compare = self._seen[0].view_seq if self._seen else self.trimmed_to + 1
@@ -196,25 +201,25 @@ class DeltaLine:
             match entry.message:
                 case Delta() as delta if self._fits(entry.view_seq, delta):
                     self._pass(entry.view_seq - 1)
-                    if not self.pending and delta.revision > folded:
+                    if not self.pending and delta.revision > fold.revision:
                         break
                     self._seen.popleft()
                     effects += self._audit(entry)
                 case _:
                     self._seen.popleft()
-                    effects += self._misfit(entry, folded)
+                    effects += self._misfit(entry, fold)
         if len(self.pending) > PENDING_MAX:
             self.lose_epoch("rebuild")
         return effects
 
-    def _misfit(self, entry: ViewEntry, folded: Revision) -> list[Effect]:
+    def _misfit(self, entry: ViewEntry, fold: FoldState) -> list[Effect]:
         """Something else than this epoch's next delta: the start of an epoch, or not.
 
         What others did in an epoch that began unseen cannot be told from here.
         """
         match entry.message:
             case EpochStarted() as start if self._is_new(start):
-                return self._adopt(entry.view_seq, start, folded)
+                return self._adopt(entry.view_seq, start, fold)
             case Delta(epoch=epoch) if self.epoch is None or epoch > self.epoch:
                 self._epoch_count = max(self._epoch_count, epoch.count)
                 if epoch.fold_version > FOLD_VERSION:
@@ -253,7 +258,7 @@ class DeltaLine:
         return self.epoch is None or start.epoch > self.epoch
 
     def _adopt(
-        self, view_seq: int, start: EpochStarted, folded: Revision
+        self, view_seq: int, start: EpochStarted, fold: FoldState
     ) -> list[Effect]:
         """Somebody began an epoch: number from there on."""
         self._epoch_count = max(self._epoch_count, start.epoch.count)
@@ -265,11 +270,37 @@ class DeltaLine:
         if start.epoch.log_id != self.log_id:
             self.lose_epoch("log_replaced")
             return []
-        if folded > start.revision:
+        if fold.revision > start.revision:
             return [Rebuild("an epoch began below what is folded")]
         self._begin(start.epoch, view_seq)
         self.digest, self.anomalies = start.digest, start.anomalies
-        return []
+        self.begun = start
+        return self._check_start(fold) if fold.revision == start.revision else []
+
+    def passes(self, before: FoldState, after: FoldState) -> list[Effect]:
+        """The fold went on by a record; it may have come to the epoch's start."""
+        if self.begun is None or after.revision < self.begun.revision:
+            return []
+        there = after.revision == self.begun.revision
+        return self._check_start(after if there else before)
+
+    def _check_start(self, fold: FoldState) -> list[Effect]:
+        """Compare how the epoch began with ``fold``, which stands at its revision.
+
+        Or below, where the record at it is gone from the log. Somebody who did not
+        know yet that the log had lost its tail may have begun the epoch on that.
+        """
+        start, self.begun = self.begun, None
+        if start is None:
+            raise AssertionError
+        own, base = start_of(start.epoch, fold, start.reason), self.base
+        if fold.revision == start.revision and own.fingerprint != start.fingerprint:
+            self.lose_epoch("log_forked")
+            return [Rebuild("an epoch began on another history than is folded")]
+        if (own.digest, own.anomalies) == (start.digest, start.anomalies):
+            return []
+        self.lose_epoch("divergence")
+        return [Alarm("divergence", base, encode_view(start), encode_view(own))]
 
     def _step_back(self) -> list[Effect]:
         self.outdated = True
@@ -279,22 +310,26 @@ class DeltaLine:
     # ---- publishing ------------------------------------------------------------
     def look(self) -> list[Effect]:
         """Find out where the stream ends before anything is published."""
-        if self._looked_from is not None or self._in_flight is not None:
+        if self._in_flight is not None:
             return []
-        self._looked_from = self.view_end
-        return [LookAtView()]
+        return [*self._footing.look(self.view_end)]
 
     def publish(self, state: FoldState, *, caught_up: bool) -> list[Effect]:
         """What a leader publishes next: one message or batch at a time."""
-        if self._looked_from is not None or self._in_flight is not None or self._seen:
+        if not self._footing.sure or self._in_flight is not None or self._seen:
             return []
+        if self._is_over:
+            if not caught_up:
+                return []
+            self.lose_epoch(self._over_reason)
         at = self.base + self.published
         missing = self.epoch is not None and not self.pending and at < self.trimmed_to
         if caught_up and missing:
             # More was published than the log accounts for, and nobody can read it.
             self.lose_epoch("foreign")
         if self.epoch is not None and self.pending and at == self.view_end:
-            payloads = self._next_payloads()
+            count = min(len(self.pending), self._batch_max)
+            payloads = fill_batch(self._encoded(index) for index in range(count))
             if payloads:
                 self._in_flight = Publish(payloads, self.view_end)
                 return [self._in_flight]
@@ -303,25 +338,16 @@ class DeltaLine:
             return [self._start_epoch(state)]
         return []
 
-    def _next_payloads(self) -> tuple[bytes, ...]:
-        """What one batch can carry of what is pending; nothing: not even the first."""
-        payloads: list[bytes] = []
-        size = 0
-        for index in range(min(len(self.pending), self._batch_max)):
-            payload = self._encoded(index)
-            size += len(payload)
-            if len(payload) > PAYLOAD_MAX or (payloads and size > BATCH_BYTES):
-                break
-            payloads.append(payload)
-        return tuple(payloads)
-
-    def stored(self, last_sequence: int) -> None:
+    def stored(self, last_sequence: int) -> list[Effect]:
         """The `Publish` in flight is stored and ends at ``last_sequence``."""
+        if self._in_flight is not None:
+            self._footing.stand_on(last_sequence, self._in_flight.payloads[-1])
         self._in_flight = None
         self.view_end = max(self.view_end, last_sequence)
         self._pass(last_sequence)
         while self._seen and self._seen[0].view_seq <= self.base + self.published:
             self._seen.popleft()
+        return self.look() if self.doubted else []
 
     def refused(self) -> list[Effect]:
         """The `Publish` in flight was refused, or nobody knows: look, then go on."""
@@ -338,51 +364,35 @@ class DeltaLine:
         self._begin(epoch, after + 1)
         self.digest = state.fleet_state.digest
         self.anomalies = state.anomalies.counts
-        started = EpochStarted(
-            epoch=epoch,
-            fingerprint=state.fingerprint,
-            anomalies=self.anomalies,
-            digest=self.digest,
-            reason=reason,
-        )
+        started = start_of(epoch, state, reason)
         self._in_flight = Publish((encode_view(started),), after, epoch_reason=reason)
         return self._in_flight
 
     # ---- numbering -------------------------------------------------------------
     def _begin(self, epoch: Epoch, base: int) -> None:
         self.epoch, self.base, self.published = epoch, base, 0
-        self._line_start = self.revision = epoch.revision
+        self._line_start = self.revision = self.stands_at = epoch.revision
+        self.begun = None
         self._epoch_count = max(self._epoch_count, epoch.count)
         self.pending.clear()
 
     def lose_epoch(self, reason: str) -> None:
         """The numbering is broken: a leader begins a new epoch where the fold is."""
-        self.epoch = None
+        self.epoch = self.begun = None
         self._epoch_reason = reason
         self.pending.clear()
 
     def _advance(self) -> None:
-        draft = self.pending.popleft()
+        next_one = self.pending.popleft()
         self.published += 1
-        self.revision, self.digest = draft.revision, draft.digest
-        self.anomalies = draft.anomalies
+        self.revision = self.stands_at = next_one.revision
+        self.digest, self.anomalies = next_one.digest, next_one.anomalies
 
     def _encoded(self, index: int) -> bytes:
         if self.epoch is None:
             raise AssertionError(index)
-        draft = self.pending[index]
         before = self.pending[index - 1].revision if index else self.revision
-        payload = encode_view(
-            Delta(
-                epoch=self.epoch,
-                ordinal=self.published + 1 + index,
-                revision=draft.revision,
-                fingerprint=draft.fingerprint,
-                previous_revision=before,
-                changes=draft.changes,
-                anomalies=draft.anomalies,
-                digest=draft.digest,
-            )
-        )
+        ordinal = self.published + 1 + index
+        payload = self.pending[index].encode(self.epoch, ordinal, before)
         self.bytes_encoded += len(payload)
         return payload

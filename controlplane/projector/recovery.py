@@ -36,6 +36,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_age_s: float = 0.0
     problem: str | None = None
     """Why the whole log is folded although there was a snapshot."""
+    loss: str | None = None
+    """Why the log is not the one that this projector knew; None: it is."""
 
 
 def decide_start(found: Found) -> Begin:
@@ -75,14 +77,16 @@ Going = tuple[str, Position | None, EpochStarted | None]
 
 def _epoch_going_on(found: Found) -> Going:
     """Whether the view stream's epoch is this log's and can go on."""
-    entry, problem = found.entry, _what_memory_says(found)
-    if entry is None and problem is None:
+    entry, lost = found.entry, _what_memory_says(found)
+    if entry is None and lost is None:
         return _epoch_of_empty_stream(found)
     message = None if entry is None else entry.message
     base = None if entry is None else base_of(entry)
     if entry is None or message is None or base is None:
-        return problem or "foreign", None, None
-    problem = problem or _why_it_ends(found, message)
+        return lost or "foreign", None, None
+    problem = _why_it_ends(found, message)
+    if problem is None and not _is_vouched_for(found, message):
+        problem = lost or _over_of(found, message.epoch)[1] or None
     if problem is not None:
         return problem, None, None
     position = Position(
@@ -111,10 +115,36 @@ def _what_memory_says(found: Found) -> str | None:
     return None
 
 
-def _over(found: Found) -> int:
-    """The count up to which epochs of this log number lost records."""
+def what_was_lost(found: Found) -> str | None:
+    """Why the log is not the one that this projector knew; None: it is."""
     known = found.remembered
-    return known.over if known and known.log_id == found.log.log_id else 0
+    if known is not None and known.log_id != found.log.log_id:
+        return "log_replaced"
+    return _what_memory_says(found)
+
+
+def _is_vouched_for(found: Found, message: ViewMessage) -> bool:
+    """Whether the log, which lost records, holds the one of the last view message.
+
+    Then nothing lost stands in that epoch now, and whoever remembers what was lost
+    may follow it as everybody does. But others saw more of it, perhaps: see `Start`.
+    """
+    return message.revision == 0 or found.entry_record is not None
+
+
+def _over_of(found: Found, epoch: Epoch) -> tuple[int, str]:
+    """Up to which count epochs must not be led on with, and why; 0: ``epoch`` may.
+
+    In those that were known before the loss, lost records may have had numbers, and
+    somebody may stand on them.
+    """
+    lost, known = _what_memory_says(found), found.remembered
+    if known is None or known.log_id != found.log.log_id:
+        return 0, ""
+    over, reason = known.over, known.over_reason
+    if lost is not None and known.epoch is not None:
+        over, reason = max(over, known.epoch.count), lost
+    return (over, reason) if epoch.count <= over else (0, "")
 
 
 def _epochs_of_log(found: Found) -> list[Epoch]:
@@ -127,9 +157,7 @@ def _epochs_of_log(found: Found) -> list[Epoch]:
     return [epoch for epoch in epochs if epoch.log_id == found.log.log_id]
 
 
-def _why_it_ends(  # noqa: PLR0911 - a list of reasons
-    found: Found, message: ViewMessage
-) -> str | None:
+def _why_it_ends(found: Found, message: ViewMessage) -> str | None:
     """Why the epoch of the last view message cannot go on; None: it can."""
     if message.epoch.log_id != found.log.log_id:
         return "log_replaced"
@@ -137,11 +165,13 @@ def _why_it_ends(  # noqa: PLR0911 - a list of reasons
         return "fold_version"
     if message.revision > found.log.last_revision:
         return "log_lost_tail"
-    record, known = found.entry_record, found.remembered
-    if record is not None and record.fingerprint != message.fingerprint:
-        return "log_forked"
-    if known is not None and message.epoch.count <= _over(found):
-        return known.over_reason
+    began = None if found.beginning is None else found.beginning.message
+    for said, record in (
+        (message, found.entry_record),
+        (began, found.beginning_record),
+    ):
+        if said and record is not None and record.fingerprint != said.fingerprint:
+            return "log_forked"
     if any(epoch > message.epoch for epoch in _epochs_of_log(found)):
         return "view_lost"
     return None
@@ -157,10 +187,11 @@ def _epoch_of_empty_stream(found: Found) -> Going:
         return "rebuild", None, None
     if at.epoch.fold_version != FOLD_VERSION:
         return "fold_version", None, None
-    known = found.remembered
-    if known is not None and at.epoch.count <= _over(found):
-        return known.over_reason, None, None
-    if found.view_last < at.view_seq:
+    over_reason = _over_of(found, at.epoch)[1]
+    if over_reason:
+        return over_reason, None, None
+    later = any(epoch > at.epoch for epoch in _epochs_of_log(found))
+    if later or found.view_last < at.view_seq:
         return "view_lost", None, None
     end = msgspec.structs.replace(at, ordinal=found.view_last - at.base)
     return "rebuild", end, None
@@ -196,17 +227,12 @@ def _begin(
     found: Found, fold: FoldState, position: Position | None, reason: str
 ) -> Begin:
     """Fold on from ``fold``, which stands at ``position`` of the epoch, or nowhere."""
-    start = Start(
-        log_id=found.log.log_id,
-        position=position,
+    start = msgspec.structs.replace(
+        _start(found, position),
         folded=fold.revision,
         line_digest=fold.fleet_state.digest,
         line_anomalies=fold.anomalies.counts,
-        epoch_count=_epoch_count(found),
         epoch_reason=reason,
-        view_end=found.view_last,
-        trimmed_to=found.view_first - 1,
-        outdated=_is_outdated(found),
     )
     after = found.view_last if position is None else position.view_seq
     return Begin(
@@ -217,27 +243,43 @@ def _begin(
         log_end=found.log_end,
         problem=found.snapshot_problem,
         snapshot_age_s=_snapshot_age_s(found),
+        loss=what_was_lost(found),
+    )
+
+
+def _start(found: Found, position: Position | None) -> Start:
+    """What every start is told of the view stream."""
+    over, over_reason = 0, ""
+    if position is not None:
+        over, over_reason = _over_of(found, position.epoch)
+    return Start(
+        log_id=found.log.log_id,
+        position=position,
+        epoch_count=_epoch_count(found),
+        view_end=found.view_last,
+        trimmed_to=found.view_first - 1,
+        last_payload=None if found.entry is None else found.entry.payload,
+        over=over,
+        over_reason=over_reason,
+        outdated=_is_outdated(found),
     )
 
 
 def _from_nothing(found: Found, position: Position, line: EpochStarted) -> Begin:
     """Fold the whole log; the epoch's deltas are those after its start's revision."""
-    start = Start(
-        log_id=found.log.log_id,
-        position=Position(
-            epoch=position.epoch,
-            base=position.base,
-            ordinal=0,
-            delta_revision=line.revision,
-        ),
+    beginning = Position(
+        epoch=position.epoch,
+        base=position.base,
+        ordinal=0,
+        delta_revision=line.revision,
+    )
+    start = msgspec.structs.replace(
+        _start(found, beginning),
         folded=line.revision,
         line_digest=line.digest,
         line_anomalies=line.anomalies,
-        epoch_count=_epoch_count(found),
         epoch_reason="rebuild",
-        view_end=found.view_last,
-        trimmed_to=found.view_first - 1,
-        outdated=_is_outdated(found),
+        begun=line,
     )
     return Begin(
         fold=FoldState(),
@@ -247,4 +289,5 @@ def _from_nothing(found: Found, position: Position, line: EpochStarted) -> Begin
         log_end=found.log_end,
         problem=found.snapshot_problem,
         snapshot_age_s=_snapshot_age_s(found),
+        loss=what_was_lost(found),
     )

@@ -36,9 +36,10 @@ from . import pages
 from .appearance import Appearance
 from .core import Core, limits_of
 from .ear import Ear
-from .finding import Remembered, find, log_end_of
+from .finding import find, log_end_of
 from .hands import Hands, RebuildError, Tools
 from .leadership import Leadership
+from .memory import Memory
 from .recovery import Begin, decide_start
 
 _log = get_logger("projector")
@@ -86,7 +87,7 @@ class ProjectorService(Lifetime):
         self._core: Core | None = None
         self._last_core: Core | None = None
         self._hands: Hands | None = None
-        self._remembered: Remembered | None = None
+        self._memory = Memory(self.metrics)
         self._cold_since: float | None = None
         self._warmed = False
         self._no_lease_until = 0.0
@@ -114,14 +115,24 @@ class ProjectorService(Lifetime):
         tasks.create_task(self._tick())
         tasks.create_task(self._watch_log())
         self._ready.set()
-        while True:
-            await self._term()
+        stop_listening = self._broker.on_connection(self._contact)
+        try:
+            while True:
+                await self._term()
+        finally:
+            stop_listening()
+
+    def _contact(self, connected: bool) -> None:  # noqa: FBT001 - a listener's shape
+        if connected and self._core is not None and self._hands is not None:
+            self._hands.do(self._core.contact_lost())
 
     async def _term(self) -> None:
         """One core's time. Returns when the next should begin."""
         pause_s = TERM_AGAIN_S
         try:
-            begin = decide_start(await find(self._log, self._feed, self._remembered))
+            known = self._memory.remembered
+            begin = decide_start(await find(self._log, self._feed, known))
+            self._memory.compare(begin)
             self._announce(begin)
             async with asyncio.TaskGroup() as tasks:
                 self._begin(begin, tasks)
@@ -131,7 +142,7 @@ class ProjectorService(Lifetime):
         except* RebuildError as group:
             _log.warning("projection begins anew", reason=str(first_of(group)))
         except* HistoryForkedError as group:
-            _log.error("history lost or forked", reason=str(first_of(group)))
+            self._memory.say_lost(str(first_of(group)))
         except* HistoryTruncatedError as group:
             pause_s = TRUNCATED_AGAIN_S
             self._appearance.trouble = str(first_of(group))
@@ -142,28 +153,9 @@ class ProjectorService(Lifetime):
                 _log.warning("broker not available", reason=reason)
             self._appearance.trouble = reason
         finally:
-            self._remember()
+            self._memory.keep(self._core)
             self._last_core, self._core, self._hands = self._core, None, None
         await asyncio.sleep(pause_s)
-
-    def _remember(self) -> None:
-        """Where this term's core stood: the next one looks whether that still holds."""
-        if self._core is None:
-            return
-        line, fold, before = self._core.line, self._core.fold, self._remembered
-        position = self._core.position
-        epoch = None if position is None else position.epoch
-        if epoch is None and before is not None and before.log_id == line.log_id:
-            epoch = before.epoch
-        over, reason = line.history_lost or (0, "")
-        self._remembered = Remembered(
-            log_id=line.log_id,
-            revision=fold.revision,
-            fingerprint=fold.fingerprint,
-            epoch=epoch,
-            over=over,
-            over_reason=reason,
-        )
 
     def _announce(self, begin: Begin) -> None:
         position = begin.start.position
@@ -236,6 +228,8 @@ class ProjectorService(Lifetime):
             async for entries in self._feed.follow(begin.view_after):
                 if entries:
                     hands.do(core.view_seen(entries, self._clock.monotonic()))
+                else:
+                    hands.do(core.contact_lost())
                 while core.line.behind:  # noqa: ASYNC110 - a core knows no events
                     await asyncio.sleep(POLL_S)
         except HistoryForkedError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from events import Revision
-from projections import AnomalyCounts, Position
+from projections import AnomalyCounts, EpochStarted, Position
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,5 +26,13 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The view stream's last sequence…"""
     trimmed_to: int = 0
     """…and the last that it no longer holds."""
+    last_payload: bytes | None = None
+    """The message at ``view_end``, if the stream holds it."""
+    begun: EpochStarted | None = None
+    """How the epoch began, if the fold has yet to come there."""
+    over: int = 0
+    """Epochs up to this count are not to be led on with…"""
+    over_reason: str = ""
+    """…because of this."""
     outdated: bool = False
     """A newer fold version numbers the view."""

@@ -102,6 +102,7 @@ def find_in(
     readable = next((e for e in view.entries()[::-1] if e.message is not None), None)
     base = None if entry is None else base_of(entry)
     message = None if entry is None else entry.message
+    beginning = None if base is None else view.at(base)
     state = log_state(records)
     fields = {
         "log": state,
@@ -116,7 +117,10 @@ def find_in(
         "entry_record": None
         if message is None
         else record_at(records, message.revision),
-        "beginning": None if base is None else view.at(base),
+        "beginning": beginning,
+        "beginning_record": record_at(records, beginning.message.revision)
+        if beginning is not None and beginning.message is not None
+        else None,
     }
     return Found(**{**fields, **other})
 
@@ -235,10 +239,12 @@ class Bench:
             return False
         effect = self.asked.pop(0)
         match effect:
-            case LookAtView():
+            case LookAtView(at):
                 first = self.view.first if self.view.first <= self.view.last else None
                 first = first or self.view.last + 1
-                self.do(self.core.view_ends(first, self.view.last, self.now))
+                held = None if at is None else self.view.at(at)
+                payload = None if held is None else held.payload
+                self.do(self.core.view_ends(first, self.view.last, self.now, payload))
             case Publish(payloads, after) if late:
                 self.limbo.append(effect)
                 self.do(self.core.publish_failed())

@@ -13,7 +13,7 @@ from controlplane.projector.effects import (
     SayHead,
     TakeSnapshot,
 )
-from projections import EpochStarted
+from projections import EpochStarted, take
 from tests.support.fleet_builder import (
     NAMESPACE,
     claimed,
@@ -22,6 +22,7 @@ from tests.support.fleet_builder import (
     incarnation,
     ready,
     registered,
+    resumed,
 )
 from tests.support.projecting import LOG_ID, Bench, ViewList, settled
 
@@ -60,6 +61,26 @@ def test_a_head_says_where_the_view_stands():
     (say,) = kinds(leader.tick(1.0), SayHead)
     assert (say.head.ordinal, say.head.revision) == (1, 6)
     assert say.head.unpublished_age_s == 0.0
+
+
+def test_a_head_counts_anomalies_as_of_the_revision_that_it_names():
+    """Also when the fold began with a snapshot of a later one than its last delta."""
+    leader, records = leader_of(limits=Limits(snapshot_every=1))
+    story = given(registered("w1"), resumed("w1"), draining("w1"), ready("w1"))
+    records += story[:2]
+    leader.settle()
+    core = leader.core
+    leader.snapshots.append(take(core.fold, core.position))
+    assert core.fold.anomalies.counts.no_op == 1
+    late = Bench(records, leader.view, name="b", snapshots=leader.snapshots)
+    late.win()
+    while late.answer():
+        pass
+    records += story[2:]
+    late.read_log()
+    (say,) = kinds(late.tick(1.0), SayHead)
+    assert (say.head.ordinal, say.head.revision) == (1, 2)
+    assert say.head.anomalies == core.fold.anomalies.counts
 
 
 def test_a_record_that_changes_nothing_is_told_by_a_head_at_once():

@@ -11,7 +11,7 @@ from controlplane.broker.memory import MemoryBroker, MemoryServer
 from controlplane.clock import SystemClock
 from controlplane.eventlog import EventLog
 from controlplane.projector.core import Limits
-from controlplane.projector.effects import Expire
+from controlplane.projector.effects import Expire, Publish
 from controlplane.projector.hands import DECISION_S_MAX, Hands, Tools
 from controlplane.projector.service import ProjectorService
 from controlplane.settings import Settings
@@ -52,6 +52,7 @@ class Turns:
 
     def __init__(self, hands, log, clock, core):
         self.hands, self.log, self.clock, self.core = hands, log, clock, core
+        self.tools = hands._tools
 
     async def hold(self):
         """Take every turn in which something could be expired."""
@@ -177,3 +178,25 @@ async def test_each_number_of_the_settings_reaches_who_goes_by_it():
     assert core.book._guard == Guard(share=0.14, least=15, hold_s=16.0, blind_gap_s=1.7)
     assert projector._lease._ttl_s == 1.8
     await broker.stop()
+
+
+@pytest.mark.parametrize("lost", ["before", "meanwhile", None])
+async def test_what_was_decided_before_contact_was_lost_is_not_published(lost):
+    """The view stream may have been cut and filled anew: the fence would not tell."""
+    async with turns() as at:
+        publish = Publish((b"delta",), 0)
+        if lost == "meanwhile":
+            at.core.line._in_flight = publish
+            at.core.contact_lost()
+        elif lost:
+            at.tools.broker.set_reachable(reachable=False)
+        refused = at.tools.metrics.publishes_refused.labels(reason="refused")
+        at.hands.do([publish])
+        if lost is None:
+            await eventually(at.tools.metrics.deltas_published._value.get)
+            return
+        await eventually(refused._value.get)
+        at.tools.broker.set_reachable(reachable=True)
+        await eventually(lambda: not at.core.line._footing.looking)
+        assert (await at.tools.feed.state()).last_sequence == 0
+        assert refused._value.get() == 1

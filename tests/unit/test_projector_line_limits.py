@@ -1,5 +1,6 @@
 """The line of deltas at its limits: sizes, backlogs, one stream ahead of the other."""
 
+from controlplane.projector import drafts as drafts_module
 from controlplane.projector import line as line_module
 from controlplane.projector.effects import Publish
 from tests.support.deriving import check_view
@@ -23,7 +24,7 @@ def messages(view):
 
 
 def test_a_delta_too_large_for_a_message_is_passed_by_a_new_epoch(monkeypatch):
-    monkeypatch.setattr(line_module, "PAYLOAD_MAX", 2000)
+    monkeypatch.setattr(drafts_module, "PAYLOAD_MAX", 2000)
     leader, records, view = leader_of(registered("w1"))
     story = given(registered("w1"), loaded("w1", "x" * 2000), draining("w1"))
     records += story[1:]
@@ -34,7 +35,7 @@ def test_a_delta_too_large_for_a_message_is_passed_by_a_new_epoch(monkeypatch):
 
 
 def test_a_batch_is_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr(line_module, "BATCH_BYTES", 2000)
+    monkeypatch.setattr(drafts_module, "BATCH_BYTES", 2000)
     bench, records, view = leader_of()
     records += given(*FIVE)
     bench.asked.clear()

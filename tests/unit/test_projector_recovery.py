@@ -50,6 +50,11 @@ def place(begin):
     return None if at is None else (at.epoch.count, at.base, at.ordinal)
 
 
+def over(begin):
+    """Up to which epoch nobody may lead on, and why."""
+    return (begin.start.over, begin.start.over_reason)
+
+
 def begun(begin):
     """Where the fold begins, where the numbering goes on, why it would not."""
     return (begin.fold.revision, place(begin), begin.start.epoch_reason)
@@ -223,27 +228,65 @@ def test_who_saw_more_of_the_log_knows_that_it_was_lost(past):
     assert begun(past.begin()) == (3, (1, 1, 3), "rebuild")
     known = remembered(past)
     begin = past.begin(remembered=known)
-    assert begun(begin) == (3, None, "log_lost_tail")
+    assert begin.loss == "log_lost_tail"
     assert begin.start.epoch_count == 1
+    assert (place(begin), over(begin)) == ((1, 1, 3), (1, "log_lost_tail"))
 
 
 def test_who_saw_another_record_knows_that_the_log_forked(past):
     known = remembered(past, revision=4, story=OTHER)
     begin = past.begin(remembered=known, remembered_record=STORY[3])
-    assert begun(begin) == (3, None, "log_forked")
+    assert begin.loss == "log_forked"
+    assert (place(begin), over(begin)) == ((1, 1, 3), (1, "log_forked"))
     same = past.begin(remembered=remembered(past), remembered_record=STORY[4])
-    assert place(same) == (1, 1, 3)
+    assert (place(same), over(same)) == ((1, 1, 3), (0, ""))
+    assert same.loss is None
+
+
+def test_without_the_record_that_vouches_for_it_the_going_epoch_is_not_followed(past):
+    known = remembered(past, revision=4, story=OTHER)
+    other = {"remembered_record": STORY[3], "entry_record": None}
+    begin = past.begin(remembered=known, **other)
+    assert begun(begin) == (3, None, "log_forked")
+    later = remembered(past, revision=3, over=1, over_reason="log_lost_tail")
+    begin = past.begin(remembered=later, entry_record=None)
+    assert begun(begin) == (3, None, "log_lost_tail")
+    assert place(past.begin(entry_record=None)) == (1, 1, 3)
 
 
 def test_lost_history_is_remembered_until_a_new_epoch_began(past):
     known = remembered(past, revision=3, over=1, over_reason="log_lost_tail")
-    assert begun(past.begin(remembered=known)) == (3, None, "log_lost_tail")
+    begin = past.begin(remembered=known)
+    assert (place(begin), over(begin)) == ((1, 1, 3), (1, "log_lost_tail"))
+    assert begin.loss is None
     newer = view_of(past, count=2)
     past.view.trim(past.view.last + 1)
     assert begun(past.begin(remembered=known)) == (3, None, "log_lost_tail")
     past.view = newer
     begin = past.begin(remembered=known, **NO_SNAPSHOT)
     assert begun(begin) == (0, (2, 1, 0), "rebuild")
+    assert over(begin) == (0, "")
+
+
+def test_an_epoch_that_began_after_the_loss_may_be_led_on_with(past):
+    known = remembered(past, revision=4, story=OTHER)
+    past.view = view_of(past, count=2)
+    other = {"remembered_record": STORY[3], **NO_SNAPSHOT}
+    begin = past.begin(remembered=known, **other)
+    assert begin.loss == "log_forked"
+    assert (place(begin), over(begin)) == ((2, 1, 0), (0, ""))
+
+
+def test_an_epoch_begun_on_lost_history_ends_whatever_stands_in_it(past):
+    begin = past.begin(beginning_record=OTHER[2])
+    assert begun(begin) == (3, None, "log_forked")
+
+
+def test_an_emptied_stream_is_not_gone_on_with_by_an_older_epochs_snapshot(past):
+    past.view.trim(past.view.last + 1)
+    newer = msgspec.structs.replace(past.epoch, count=2)
+    begin = past.begin(remembered=remembered(past, epoch=newer))
+    assert begun(begin) == (3, None, "view_lost")
 
 
 def test_an_epoch_that_only_memory_knows_is_later_than_the_views(past):
@@ -257,7 +300,8 @@ def test_memory_of_another_log_decides_nothing_but_the_count(past):
     epoch = msgspec.structs.replace(past.epoch, count=8, log_id="log-0")
     known = remembered(past, log_id="log-0", epoch=epoch, over=9, over_reason="x")
     begin = past.begin(remembered=known)
-    assert place(begin) == (1, 1, 3)
+    assert begin.loss == "log_replaced"
+    assert (place(begin), over(begin)) == ((1, 1, 3), (0, ""))
     assert begin.start.epoch_count == 8
 
 
