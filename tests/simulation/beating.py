@@ -67,7 +67,8 @@ class Beating:
         """Whether the life beat all the time before ``record`` ends it."""
         if record is None or not isinstance(record.event, WorkerExpired):
             return False
-        if not any(host.beats_for(incarnation) for host in self._hosts()):
+        hosts = [host for host in self._hosts() if host.beats_for(incarnation)]
+        if not any(self._can_be_heard(host) for host in hosts):
             return False
         now = self._world.loop.time()
         began = self._began.get(record.event.event_id, now)
@@ -79,6 +80,13 @@ class Beating:
             ):
                 return False
         return True
+
+    def _can_be_heard(self, host: Any) -> bool:
+        """Whether nothing of its own keeps its beats from the broker.
+
+        Of a worker that is cut off the last beat may have come when no judge heard it.
+        """
+        return not (host.black or host.cut)
 
     def _hosts(self) -> list[Any]:
         hosts = self._world.hosts.values()
