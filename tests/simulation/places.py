@@ -102,19 +102,6 @@ class Places:
         same = later.folded[track.version].news == moment.folded[track.version].news
         return later if same else None
 
-    def _counted(self, anomalies, track, lineage, moment):
-        """Whether anomalies are those of the place, or of any record before the next.
-
-        They stand outside the digest; who resumed from a snapshot counts those of the
-        snapshot's revision, which may be later than its last delta's.
-        """
-        following = lineage.next_news(moment, track.version)
-        end = lineage.end + 1 if following is None else following.revision
-        return any(
-            _same_counts(anomalies, m.folded[track.version].state.anomalies.counts)
-            for m in lineage.moments[moment.revision : end]
-        )
-
     # ---- routers ---------------------------------------------------------------
     def check_replica(self, router, replica):
         """A router stands on a prefix of one history, entity by entity: "prefix"."""
@@ -150,7 +137,7 @@ class Places:
         known = lineage.moments[at].fingerprint if at <= lineage.end else None
         if known is None or (replica.fingerprint and replica.fingerprint != known):
             return f"fingerprint {replica.fingerprint} at {at}, not {known}"
-        if not self._counted(replica.anomalies, track, lineage, moment):
+        if not _counted(replica.anomalies, track, later):
             return f"anomalies {replica.anomalies}"
         return ""
 
@@ -253,7 +240,7 @@ class Places:
             if (
                 head.digest == state.fleet_state.digest
                 and head.fingerprint in ("", later.fingerprint)
-                and self._counted(head.anomalies, track, lineage, moment)
+                and _counted(head.anomalies, track, later)
             ):
                 return
         self._histories.violated("head", f"{head} is true of no history")
@@ -306,8 +293,12 @@ def _unlike(snapshot, own):
     ]
 
 
-def _same_counts(one, other):
-    return all(getattr(one, k) == getattr(other, k) for k in other.__struct_fields__)
+def _counted(anomalies, track, moment):
+    """Whether anomalies, which stand outside the digest, are those of ``moment``."""
+    right = moment.folded[track.version].state.anomalies.counts
+    return all(
+        getattr(anomalies, k) == getattr(right, k) for k in right.__struct_fields__
+    )
 
 
 def _keep(memo, key, value):
