@@ -207,7 +207,7 @@ class MemoryServer:
             stored, appended = stream.store(messages[0])
         else:
             self._batches += 1
-            stored, appended = stream.store_batch(messages, f"memory-{self._batches}")
+            stored, appended = stream.store_batch(messages, f"{self._batches:032x}")
         for made in appended:
             self._republish(stream.spec, made, before[made.subject])
             before[made.subject] = made.sequence

@@ -165,6 +165,8 @@ class MemoryStream:
                 ids.add(message.message_id)
             if message.expect_stream_sequence not in (None, self.last_sequence + place):
                 raise _wrong_last(self.last_sequence + place)
+            if message.expect_stream_sequence is not None and place:
+                raise RefusedError(WRONG_LAST_SEQUENCE_IN_BATCH, "wrong last sequence")
             if message.expect_subject_sequence is not None:
                 if message.subject in subjects:
                     raise RefusedError(
