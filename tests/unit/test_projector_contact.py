@@ -9,15 +9,18 @@ import pytest
 from controlplane.broker.memory import MemoryBroker, MemoryServer
 from controlplane.clock import SystemClock
 from controlplane.eventlog import EventLog
+from controlplane.projector.effects import Rebuild
+from controlplane.projector.finding import Remembered, find
 from controlplane.projector.service import ProjectorService
 from controlplane.settings import Settings
 from controlplane.topology import init
 from controlplane.viewfeed import ViewFeed
 from projections import encode_view
-from tests.support.fleet_builder import given, ready, registered
+from tests.support.fleet_builder import forked, given, ready, registered
 from tests.support.waiting import eventually
 
 STORY = given(registered("w1"), ready("w1"))
+OTHER = given(forked("other"), registered("w1"))
 
 
 @asynccontextmanager
@@ -82,3 +85,49 @@ async def test_another_tail_of_the_same_length_is_not_published_after(noticed_by
         await EventLog(broker, "c", Settings()).append(STORY[1].event)
         await eventually(lambda: projector.leading and projector._core.line.level)
         assert projector._core.line.epoch.count == 2
+
+
+async def test_a_loss_is_said_by_the_next_term_when_this_one_ended_otherwise(caplog):
+    server = MemoryServer()
+    async with led(server) as (projector, broker):
+        core, log = projector._core, EventLog(broker, "c", Settings())
+        stream = server.streams[log.names.log_stream]
+        other = msgspec.json.encode(OTHER[0].event)
+        record = msgspec.structs.replace(stream._messages[1], payload=other)
+        stream._messages[1] = record
+        projector._hands.do([Rebuild("the test says so")])
+        await eventually(lambda: projector._core not in (None, core))
+        losses = projector.metrics.history_losses.labels(reason="log_forked")
+        assert losses._value.get() == 1
+        await eventually(lambda: projector.leading and projector._core.line.level)
+        assert projector._core.line.epoch.count == 2
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("history lost or forked" in line for line in said) == 1
+
+
+class Growing(EventLog):
+    """A log that goes on just before it is asked where it ends."""
+
+    async def state(self):
+        for record in self.coming:
+            await self.append(record.event)
+        self.coming = ()
+        return await super().state()
+
+
+async def test_a_record_that_was_not_there_yet_is_not_taken_for_a_purged_one():
+    broker, settings = MemoryBroker(MemoryServer()), Settings()
+    await broker.start()
+    await init(broker, "c", settings)
+    log = Growing(broker, "c", settings)
+    log.coming = ()
+    known = Remembered(
+        log_id=(await log.state()).log_id,
+        revision=1,
+        fingerprint="of a lost record",
+        epoch=None,
+    )
+    log.coming = STORY[:1]
+    found = await find(log, ViewFeed(broker, "c"), known)
+    assert found.log.last_revision == 1
+    assert found.remembered_record is not None
