@@ -14,7 +14,7 @@ from controlplane.broker.memory import MemoryBroker, MemoryServer
 from controlplane.server import EmbeddedServer, ServerOptions
 from tests.simulation.broker import SimBroker, Weather
 from tests.simulation.server import EPOCH, SimServer
-from tests.support.servers import unique
+from tests.support.servers import consumers_of, raw_client, unique
 from tests.support.waiting import eventually
 
 
@@ -44,6 +44,10 @@ class Bench:
     async def restricted(self, *denied: str) -> Broker:
         raise NotImplementedError
 
+    async def drop_consumers(self, stream: str) -> None:
+        """Delete, behind everybody's back, what the server keeps of its followers."""
+        raise NotImplementedError
+
 
 class MemoryBench(Bench):
     def __init__(self, stack: AsyncExitStack) -> None:
@@ -63,6 +67,9 @@ class MemoryBench(Bench):
         broker = MemoryBroker(self.server, denied=denied)
         await broker.start()
         return broker
+
+    async def drop_consumers(self, stream: str) -> None:
+        del stream  # it keeps nothing
 
 
 class SimulatedBench(Bench):
@@ -99,6 +106,9 @@ class SimulatedBench(Bench):
         await broker.start()
         await broker.wait_connected(10)
         return broker
+
+    async def drop_consumers(self, stream: str) -> None:
+        self.server.drop_consumers(stream)
 
 
 class NatsBench(Bench):
@@ -140,6 +150,11 @@ class NatsBench(Bench):
         await broker.start()
         await broker.wait_connected(10)
         return broker
+
+    async def drop_consumers(self, stream: str) -> None:
+        async with raw_client(self.server.url) as call:
+            for name in await consumers_of(self.server.url, stream):
+                await call(f"CONSUMER.DELETE.{stream}.{name}")
 
 
 @pytest.fixture(params=["memory", "simulated", "nats"])

@@ -328,3 +328,19 @@ async def test_another_stream_as_long_in_its_place_shows_as_a_resumption(
         async with asyncio.timeout(5):
             assert await anext(batches) == []
         assert sequences(await take(batches, 1)) == [3]
+
+
+async def test_a_follow_whose_consumer_is_deleted_goes_on_at_once(
+    bench: Bench, broker, stream
+):
+    """The server says so; who waited for missing heartbeats would take a second."""
+    await fill(broker, stream, "a")
+    async with aclosing(broker.follow(stream.name)) as batches:
+        await take(batches, 1)
+        await bench.drop_consumers(stream.name)
+        await fill(broker, stream, "b")
+        async with asyncio.timeout(0.9):
+            batch = await anext(batches)
+            while not batch:
+                batch = await anext(batches)
+    assert sequences(batch) == [2]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
 from controlplane.broker import Message
 from controlplane.broker.memory import CHUNK
 
 from .server import Consumer
-
-SILENCE_S: Final = 1.0
-"""A consumer that is gone is missed after so long, by its heartbeats."""
 
 
 class LinkLostError(Exception):
@@ -25,7 +22,7 @@ class Box:
         self, broker: Any, stream: str, pattern: str | None, after: int
     ) -> None:
         self.stream = stream
-        self.consumer = Consumer(broker, None, pattern, after, self.put, self.miss)
+        self.consumer = Consumer(broker, None, pattern, after, self.put, self.lose)
         self._broker = broker
         self._waiting: list[list[Message]] = []
         self._lost = False
@@ -39,12 +36,8 @@ class Box:
         self._waiting.append(messages)
         self._news.set()
 
-    def miss(self) -> None:
-        """The consumer is gone: its heartbeats stay away."""
-        loop = asyncio.get_running_loop()
-        loop.call_later(SILENCE_S, self.lose)
-
     def lose(self) -> None:
+        """The server says that the consumer is gone, or the connection is."""
         self._lost = True
         self._news.set()
 
