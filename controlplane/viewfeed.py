@@ -221,11 +221,25 @@ class ViewFeed:
 
         Raises `SnapshotUnusableError` when it is incomplete or damaged.
         """
+        return unpack_snapshot(await self._packed(pointer), pointer.checksum)
+
+    async def standing_snapshot(self) -> Position | None:
+        """Where the latest snapshot stands, if every byte of it is there."""
+        pointer = await self.snapshot_pointer()
+        if pointer is None:
+            return None
+        try:
+            packed = await self._packed(pointer)
+        except SnapshotUnusableError:
+            return None
+        return pointer.position if _checksum(packed) == pointer.checksum else None
+
+    async def _packed(self, pointer: SnapshotPointer) -> bytes:
         pieces: list[bytes] = []
         for start in range(0, pointer.chunks, CHUNKS_AT_ONCE):
             numbers = range(start, min(start + CHUNKS_AT_ONCE, pointer.chunks))
             pieces += await asyncio.gather(*(self._chunk(pointer, n) for n in numbers))
-        return unpack_snapshot(b"".join(pieces), pointer.checksum)
+        return b"".join(pieces)
 
     async def _chunk(self, pointer: SnapshotPointer, number: int) -> bytes:
         subject = self.names.snapshot_chunk(pointer.snapshot_id, number)

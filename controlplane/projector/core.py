@@ -145,13 +145,18 @@ class Core:
         effects += self.line.settle(self.fold)
         return [*effects, *self._go_on(now)]
 
-    def view_misses(self, messages: int, now: float) -> list[Effect]:
-        """So many ``messages`` are gone from amid the view stream.
+    def view_misses(
+        self, messages: int, first_sequence: int, now: float
+    ) -> list[Effect]:
+        """So many ``messages`` are gone from amid the view stream, and all before.
 
-        Nobody can read over a hole; a snapshot from behind it lets routers pass.
+        Nobody can read over a hole, nor begin with a snapshot of what stands before
+        the stream's first sequence: a snapshot from behind lets routers pass.
         """
         grown, self._holes = messages > self._holes, messages
-        if not grown or not self.leading:
+        at = self._snapshot_at
+        outrun = at is not None and at.view_seq < first_sequence - 1
+        if not (grown or outrun) or not self.leading:
             return []
         self._snapshot_due = True
         return self._go_on(now)
@@ -258,6 +263,16 @@ class Core:
     def snapshot_failed(self, now: float) -> list[Effect]:
         """It could not be stored: try again."""
         self._snapshot_running, self._snapshot_due = False, True
+        return self._go_on(now)
+
+    def snapshot_found(self, position: Position | None, now: float) -> list[Effect]:
+        """The latest snapshot that can be read is of ``position``; None: there is none.
+
+        Whoever starts needs one: what was lost or damaged is written again.
+        """
+        if not self.leading or self._snapshot_running:
+            return []
+        self._snapshot_at = position
         return self._go_on(now)
 
     def final_snapshot(self) -> Snapshot | None:

@@ -32,6 +32,20 @@ def remember(core: Core, before: Remembered | None) -> Remembered:
     )
 
 
+def announce(begin: Begin) -> None:
+    """Say where a term begins."""
+    position = begin.start.position
+    if begin.problem is not None:
+        _log.warning("snapshot not used", reason=begin.problem)
+    _log.info(
+        "projection begins",
+        revision=begin.fold.revision,
+        log_last_revision=begin.log_end,
+        epoch=None if position is None else str(position.epoch),
+        new_epoch_for=begin.start.epoch_reason if position is None else None,
+    )
+
+
 class Memory:
     """Where the last core stood, and what of the log's losses is said already."""
 

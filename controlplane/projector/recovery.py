@@ -198,14 +198,19 @@ def _epoch_of_empty_stream(found: Found) -> Going:
 
 
 def _epoch_count(found: Found) -> int:
-    counts = [0]
+    """The highest count of an epoch so far, or more.
+
+    Each epoch took a sequence of the view stream for its start: where nothing else
+    tells, there were no more of them than sequences.
+    """
+    counts: list[int] = []
     if found.snapshot_at is not None:
         counts.append(found.snapshot_at.epoch.count)
     if found.readable is not None and found.readable.message is not None:
         counts.append(found.readable.message.epoch.count)
     if found.remembered is not None and found.remembered.epoch is not None:
         counts.append(found.remembered.epoch.count)
-    return max(counts)
+    return max(counts, default=found.view_last)
 
 
 def _is_outdated(found: Found) -> bool:

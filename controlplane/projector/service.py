@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -36,11 +37,13 @@ from . import pages
 from .appearance import Appearance
 from .core import Core, limits_of
 from .ear import Ear
-from .finding import find, log_end_of
+from .effects import Effect
+from .finding import find
 from .hands import Hands, RebuildError, Tools
 from .leadership import Leadership
-from .memory import Memory
+from .memory import Memory, announce
 from .recovery import Begin, decide_start
+from .watching import Watching
 
 _log = get_logger("projector")
 POLL_S: Final = 0.05
@@ -50,7 +53,6 @@ LEASE_PARTS: Final = 4
 """A holder renews so often within a lease; others ask for it twice as often."""
 COLD_S_MAX: Final = 5.0
 """So long may a holder have nothing to lead with before it gives the lease back."""
-WATCH_LOG_S: Final = 1.0
 TERM_AGAIN_S: Final = 0.2
 TRUNCATED_AGAIN_S: Final = 2.0
 STOP_S_MAX: Final = 3.0
@@ -104,16 +106,24 @@ class ProjectorService(Lifetime):
             metrics=self.metrics,
             core=lambda: self._core,
         )
+        self._watching = Watching(
+            log=log,
+            feed=feed,
+            appearance=self._appearance,
+            clock=clock,
+            core=lambda: self._core,
+            do=self._do_for,
+        )
 
     # ---- terms -----------------------------------------------------------------
     async def _run(self, tasks: asyncio.TaskGroup) -> None:
         await self._broker.wait_connected(self._settings.connect_timeout_s)
-        await self._watch_log_once()
+        await self._watching.look()
         await self._feed.state()
         await self._ear.open(tasks, self._settings.canary_every_s)
         tasks.create_task(self._keep_lease())
         tasks.create_task(self._tick())
-        tasks.create_task(self._watch_log())
+        tasks.create_task(self._watching.run())
         self._ready.set()
         stop_listening = self._broker.on_connection(self._contact)
         try:
@@ -133,7 +143,7 @@ class ProjectorService(Lifetime):
             known = self._memory.remembered
             begin = decide_start(await find(self._log, self._feed, known))
             self._memory.compare(begin)
-            self._announce(begin)
+            announce(begin)
             async with asyncio.TaskGroup() as tasks:
                 self._begin(begin, tasks)
                 tasks.create_task(self._follow_log(begin))
@@ -156,18 +166,6 @@ class ProjectorService(Lifetime):
             self._memory.keep(self._core)
             self._last_core, self._core, self._hands = self._core, None, None
         await asyncio.sleep(pause_s)
-
-    def _announce(self, begin: Begin) -> None:
-        position = begin.start.position
-        if begin.problem is not None:
-            _log.warning("snapshot not used", reason=begin.problem)
-        _log.info(
-            "projection begins",
-            revision=begin.fold.revision,
-            log_last_revision=begin.log_end,
-            epoch=None if position is None else str(position.epoch),
-            new_epoch_for=begin.start.epoch_reason if position is None else None,
-        )
 
     def _begin(self, begin: Begin, tasks: asyncio.TaskGroup) -> None:
         now = self._clock.monotonic()
@@ -264,29 +262,8 @@ class ProjectorService(Lifetime):
             self._stand_down("the lease lapsed")
         hands.do(core.tick(now, self._broker.server_id or ""))
 
-    async def _watch_log(self) -> None:
-        while True:
-            await asyncio.sleep(WATCH_LOG_S)
-            try:
-                await self._watch_log_once()
-            except ControlPlaneError:
-                continue
-
-    async def _watch_log_once(self) -> None:
-        state = await self._log.state()
-        self._appearance.log_state = state
-        core = self._core
-        end = state.last_revision
-        if core is not None and core.fold.revision < end:
-            end = await log_end_of(self._log, state)
-        self._appearance.compare(end)
-        if core is not None and core.leading:
-            await self._look_for_holes(core)
-
-    async def _look_for_holes(self, core: Core) -> None:
-        view = await self._feed.state()
-        held = view.last_sequence - view.first_sequence + 1
-        effects = core.view_misses(held - view.messages, self._clock.monotonic())
+    def _do_for(self, core: Core, effects: Iterable[Effect]) -> None:
+        """Carry out ``effects``, unless another core has taken over from ``core``."""
         if core is self._core and self._hands is not None:
             self._hands.do(effects)
 

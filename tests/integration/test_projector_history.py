@@ -191,7 +191,7 @@ async def test_a_purged_end_of_the_log_does_not_keep_anybody_waiting(cell):
     async with led(cell) as service:
         assert service.fleet.revision == 3
         assert (await cell.log.state()).last_revision == 4
-        await service._watch_log_once()
+        await service._watching.look()
         assert service._appearance._behind is None
 
 

@@ -28,7 +28,7 @@ class Seeded:
     """A clock that stands still, and chance from a seed."""
 
     def __init__(self, seed):
-        self.random = Random(seed)  # noqa: S311 - a seed is the point
+        self.random = Random(seed)
 
     def now_ns(self):
         return 1_700_000_000_123_456_789

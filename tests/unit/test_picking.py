@@ -44,7 +44,7 @@ def able(fleet, exclude=(), visible=None, **wanted):
 
 def shares(fleet, count=PICKS, seed=1, **wanted):
     """How often each worker is picked."""
-    rng = random.Random(seed)  # noqa: S311 - the same picks each time
+    rng = random.Random(seed)
     found = candidates(fleet, Wanted(**{"model": MODEL, **wanted}))
     return Counter(pick_weighted(fleet, found, rng).worker_id for _ in range(count))
 
@@ -105,7 +105,7 @@ def test_equal_fleets_with_equal_seeds_pick_the_same_whatever_their_past():
     wanted = Wanted(model=MODEL)
     picks = []
     for fleet in (one, two):
-        rng = random.Random(7)  # noqa: S311 - the same picks each time
+        rng = random.Random(7)
         found = candidates(fleet, wanted)
         picks.append([pick_weighted(fleet, found, rng) for _ in range(200)])
     assert picks[0] == picks[1]

@@ -204,6 +204,29 @@ def test_a_snapshot_is_taken_before_the_stream_forgets_what_follows_the_last():
     assert len(leader.snapshots) == 3
 
 
+def test_a_snapshot_that_is_gone_or_damaged_is_taken_again():
+    leader, records = leader_of()
+    records += given(*FIVE)
+    leader.settle()
+    core, at = leader.core, leader.snapshots[-1].position
+    assert kinds(core.snapshot_found(at, leader.now), TakeSnapshot) == []
+    assert len(kinds(core.snapshot_found(None, leader.now), TakeSnapshot)) == 1
+    assert kinds(core.snapshot_found(None, leader.now), TakeSnapshot) == []  # at work
+    core.snapshot_stored(core.position, leader.now)
+    leader.lose()
+    assert kinds(core.snapshot_found(None, leader.now), TakeSnapshot) == []
+
+
+def test_a_snapshot_that_the_view_stream_no_longer_goes_back_to_is_taken_again():
+    leader, records = leader_of()
+    records += given(*FIVE)
+    leader.settle()
+    core, now = leader.core, leader.now
+    after = leader.snapshots[-1].position.view_seq + 1
+    assert kinds(core.view_misses(0, after, now), TakeSnapshot) == []
+    assert len(kinds(core.view_misses(0, after + 1, now), TakeSnapshot)) == 1
+
+
 def test_the_snapshot_of_a_clean_stop_is_of_what_is_published():
     leader, records = leader_of()
     assert leader.core.final_snapshot() is None

@@ -296,6 +296,14 @@ def test_an_epoch_that_only_memory_knows_is_later_than_the_views(past):
     assert begin.start.epoch_count == 3
 
 
+def test_where_nothing_tells_the_count_the_streams_length_bounds_it(past):
+    """Every epoch took a sequence for its start, however many there were."""
+    past.view.trim(past.view.last + 1)
+    begin = past.begin(**EMPTIED, **NO_SNAPSHOT)
+    assert begun(begin) == (0, None, "first")
+    assert begin.start.epoch_count == past.view.last
+
+
 def test_memory_of_another_log_decides_nothing_but_the_count(past):
     epoch = msgspec.structs.replace(past.epoch, count=8, log_id="log-0")
     known = remembered(past, log_id="log-0", epoch=epoch, over=9, over_reason="x")
@@ -324,5 +332,6 @@ def test_the_last_place_that_can_be_read_gives_the_count(past):
     past.view.payloads += [b"x", b"y"]
     assert past.begin(**NO_SNAPSHOT).start.epoch_count == 1
     entry = ViewEntry(7, None, b"x")
-    assert past.begin(**NO_SNAPSHOT, readable=entry).start.epoch_count == 0
+    begin = past.begin(**NO_SNAPSHOT, readable=entry)
+    assert begin.start.epoch_count == past.view.last
     assert restore(past.snapshot, frozenset()).revision == 3

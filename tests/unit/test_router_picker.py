@@ -30,7 +30,7 @@ FOUR = fleet_after(
 
 
 def seeded(number):
-    return Random(number)  # noqa: S311 - spreads load, guards nothing
+    return Random(number)
 
 
 class HandClock:
