@@ -138,7 +138,7 @@ async def picks(plane: cp.Plane) -> list[Figure]:
 
 def bare_choice_us(fleet: Fleet) -> float:
     """A random worker's key out of a list of all."""
-    keys, rng = list(fleet.state.workers), Random(1)  # noqa: S311 - a measurement
+    keys, rng = list(fleet.state.workers), Random(1)
     started = time.perf_counter()
     for _ in range(PICKS):
         rng.choice(keys)

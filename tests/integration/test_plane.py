@@ -80,7 +80,7 @@ async def test_two_routers_with_one_seed_pick_alike():
         await asyncio.gather(one.synced(10), two.synced(10))
         picked = []
         for view in (one, two):
-            rng = random.Random(7)  # noqa: S311 - a seed is the point
+            rng = random.Random(7)
             picked.append([view.pick("llama", rng=rng).worker_id for _ in range(50)])
         assert picked[0] == picked[1]
         assert len(set(picked[0])) == 5

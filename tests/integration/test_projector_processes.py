@@ -69,7 +69,7 @@ async def test_killed_at_fifty_points_under_load_every_ordinal_stands_once(
     cell, processes
 ):
     """Prints the seed; three projectors, so that one is always about to lead."""
-    dice = random.Random(SEED)  # noqa: S311 - a test's choice
+    dice = random.Random(SEED)
     running = {}
     for number in range(3):
         running[f"p{number}"] = start(processes, cell, f"p{number}")

@@ -174,7 +174,7 @@ class BrokenFeed(ViewFeed):
     """A view feed with a bug of ours in it."""
 
     async def state(self):
-        raise RuntimeError("bug")  # noqa: EM101 - it is the bug
+        raise RuntimeError("bug")
 
 
 async def test_a_view_that_ended_by_a_fault_says_so(projected):

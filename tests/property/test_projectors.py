@@ -44,7 +44,7 @@ LIMITS = Limits(publish_batch_max=3, snapshot_every=7)
 
 class World:
     def __init__(self, seed):
-        self.random = random.Random(seed)  # noqa: S311 - a world, no secret
+        self.random = random.Random(seed)
         self.story = given(registered("w0"))
         self.records = list(self.story)
         self.view = ViewList()

@@ -26,7 +26,7 @@ NEWCOMER = registered("new", card=C2)
 
 
 def picked(fleet):
-    rng = random.Random(1)  # noqa: S311 - the same picks each time
+    rng = random.Random(1)
     found = candidates(fleet, Wanted(model=MODEL))
     return Counter(pick_weighted(fleet, found, rng).worker_id for _ in range(1000))
 

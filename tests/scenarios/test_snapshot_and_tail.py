@@ -46,7 +46,7 @@ PLACE = Position(epoch=EPOCH, base=1, ordinal=1, delta_revision=1)
 
 def long_story():
     """Three hundred steps or so of a fleet that never rests."""
-    chance = random.Random(44)  # noqa: S311 - the same story each time
+    chance = random.Random(44)
     steps = []
     for _ in range(300):
         worker = f"w{chance.randrange(12)}"
@@ -80,7 +80,7 @@ def snapshot_at(place):
 
 
 def test_a_snapshot_and_the_tail_are_the_whole_from_a_hundred_places():
-    chance = random.Random(1)  # noqa: S311 - the same places each time
+    chance = random.Random(1)
     for place in chance.sample(range(len(STORY)), 100):
         state = restore(decode_snapshot(snapshot_at(place)), TAGS)
         assert state.revision == place
