@@ -167,6 +167,7 @@ MUTANTS = (
         "incarnation-not-compared",
         "the fold lets the events of an old life change its successor",
         (Patch(fold, "decide_worker", _blind_to_incarnation),),
+        plans=("strangers",),
     ),
     Mutant(
         "delta-from-outside",
@@ -177,6 +178,7 @@ MUTANTS = (
         "skipped-tag-dropped",
         "an unknown event is not noted in the snapshot's list",
         (Patch(fold, "noted", _without_tag),),
+        plans=("upgrade",),
     ),
     Mutant(
         "digest-not-updated",
@@ -197,6 +199,7 @@ MUTANTS = (
         "hold-forgotten-on-restart",
         "a state restored from a snapshot has no holds",
         (Everywhere(snapshot.restore, _restored_without_holds),),
+        plans=("restarts",),
     ),
     Mutant(
         "snapshot-of-other-version",

@@ -16,7 +16,7 @@ from controlplane.viewfeed import CHUNK_BYTES, SnapshotPointer, ViewFeed, pack_s
 from controlplane.worker import core as worker_core
 from controlplane.worker.core import WorkerCore
 from controlplane.worker.standing import Superseded, Vacant
-from events import PortClaimed, WorkerDeregistered, WorkerRegistered
+from events import PortClaimed
 
 from .mutating import Mutant, Patch, always
 
@@ -101,18 +101,6 @@ def _as_it_was(again: Any) -> Any:
     return registers
 
 
-def _expecting_nothing(kind: type) -> Any:
-    def make(append: Any) -> Any:
-        def appends(self: Any, draft: Any, expected: Any, cause: Any = None) -> Any:
-            if isinstance(draft, kind):
-                expected = None
-            return append(self, draft, expected, cause)
-
-        return appends
-
-    return make
-
-
 def _never_fresh(again: Any) -> Any:
     def registers(self: Any, _incarnation: Any, *rest: Any) -> Any:
         return again(self, self.incarnation, *rest)
@@ -180,11 +168,13 @@ MUTANTS = (
         "unknown-outcome-is-success",
         "an append without an answer counts as stored",
         (Patch(EventLog, "_append_once", _unknown_succeeds),),
+        plans=("late-words",),
     ),
     Mutant(
         "nothing-found-is-refusal",
         "a read that finds nothing after an unknown outcome counts as a refusal",
         (Patch(EventLog, "_append_once", _nothing_found),),
+        plans=("late-words",),
     ),
     Mutant(
         "read-by-a-replica",
@@ -205,18 +195,6 @@ MUTANTS = (
         "stale-expectation-reused",
         "a worker registers again on what it knew before it asked",
         (Patch(WorkerCore, "_again", _as_it_was),),
-    ),
-    Mutant(
-        "registration-expects-nothing",
-        "a registration is stored whoever came before it",
-        (Patch(WorkerCore, "_append", _expecting_nothing(WorkerRegistered)),),
-        plans=("two-of-one-name",),
-    ),
-    Mutant(
-        "farewell-expects-nothing",
-        "a deregistration is stored whatever came before it",
-        (Patch(WorkerCore, "_append", _expecting_nothing(WorkerDeregistered)),),
-        plans=("two-of-one-name",),
     ),
     Mutant(
         "expired-life-comes-back",

@@ -186,16 +186,6 @@ def _judging_early(tick: Any) -> Any:
     return ticked
 
 
-def _as_published(audit: Any) -> Any:
-    def believed(self: Any, entry: Any) -> Any:
-        if not self.pending:
-            return audit(self, entry)
-        self._advance()
-        return []
-
-    return believed
-
-
 MUTANTS = (
     Mutant(
         "publish-without-fence",
@@ -233,11 +223,6 @@ MUTANTS = (
         "an epoch that began below what is folded is joined all the same",
         (Patch(DeltaLine, "_adopt", _whatever_is_folded),),
         plans=("late-follower",),
-    ),
-    Mutant(
-        "published-not-compared",
-        "what another leader published counts as one's own, unseen",
-        (Patch(DeltaLine, "_audit", _as_published),),
     ),
     Mutant(
         "head-before-published",
