@@ -68,14 +68,13 @@ class RouterNow(msgspec.Struct, frozen=True, kw_only=True):
 
 def router_now(view: RouterView, metrics: RouterMetrics) -> RouterNow:
     """What a view says of itself; ``metrics`` are its own."""
-    [resyncs] = metrics.resyncs.collect()
     return RouterNow(
         epoch=view.epoch,
         revision=view.revision,
         digest=view.digest,
         source=view.source,
         stale_for_s=round(view.stale_for_s, 3),
-        resyncs=sum(int(s.value) for s in resyncs.samples if s.name.endswith("_total")),
+        resyncs=sum(int(s._value.get()) for s in metrics.resyncs._metrics.values()),
         dropped=int(metrics.dropped_then_resynced._value.get()),
     )
 

@@ -45,7 +45,7 @@ async def killed_between_applying_and_keeping(stage: Stage) -> None:
     steady = stage.router("steady")
     for process in (*projectors, kept, steady):
         await process.start()
-    async with loaded(stage, per_s=200) as load:
+    async with loaded(stage, per_s=stage.count(real=200, simulated=60)) as load:
         await reached(stage, load.acknowledged, kept, steady)
         for turn in range(stage.count(real=20, simulated=200)):
             victim = (kept, *projectors)[turn % 3]
