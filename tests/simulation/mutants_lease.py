@@ -92,18 +92,6 @@ def _one_by_one(_: Any) -> Any:
     return append_expiry
 
 
-def _whatever_came(_: Any) -> Any:
-    """The end of a life expects what the log says by now, not what was decided on."""
-
-    async def last(self: Any, life: Any, fold: Any) -> Any:
-        del fold
-        subject = hands.worker_subject(life.namespace, life.worker_id)
-        record = await self._tools.log.last(subject)
-        return 0 if record is None else record.revision
-
-    return last
-
-
 MUTANTS = (
     Mutant(
         "expire-without-blind-time",
@@ -154,12 +142,6 @@ MUTANTS = (
         "expiry-not-atomic",
         "ports are released though their life's expiry was refused",
         (Patch(Hands, "_append_expiry", _one_by_one),),
-        plans=("claim-expire-register",),
-    ),
-    Mutant(
-        "expiry-expects-anything",
-        "an expiry expects whatever the subject says by now",
-        (Patch(Hands, "_last_of", _whatever_came),),
         plans=("claim-expire-register",),
     ),
     Mutant(

@@ -176,16 +176,6 @@ def _record_not_compared(mismatch: Any) -> Any:
     return lambda at, state, _record, log: mismatch(at, state, None, log)
 
 
-def _judging_early(tick: Any) -> Any:
-    def ticked(self: Any, now: float, own_server: str = "") -> Any:
-        effects = tick(self, now, own_server)
-        if self.leading and not self.caught_up:
-            effects = [*effects, *self.care.judge(self.fold, now, own_server)]
-        return effects
-
-    return ticked
-
-
 MUTANTS = (
     Mutant(
         "publish-without-fence",
@@ -217,6 +207,7 @@ MUTANTS = (
         "epoch-count-reused",
         "a new epoch has the count of the one before",
         (Patch(DeltaLine, "_start_epoch", _same_count),),
+        plans=("fork",),
     ),
     Mutant(
         "epoch-adopted-below-the-fold",
@@ -233,6 +224,7 @@ MUTANTS = (
         "snapshot-ahead-of-stream",
         "a snapshot stands on deltas that are not published yet",
         (Patch(Core, "_snapshot_if_due", _as_it_is_now),),
+        plans=("frozen-leader",),
     ),
     Mutant(
         "snapshot-before-state",
@@ -243,12 +235,13 @@ MUTANTS = (
         "snapshot-at-stream-end",
         "a snapshot taken during a replay says that it stands at the stream's end",
         (Patch(DeltaLine, "position", _at_stream_end),),
-        plans=("late-follower",),
+        plans=("rebuild",),
     ),
     Mutant(
         "no-history-check",
         "a reader goes on after an interruption without looking at the history",
         (Patch(EventLog, "_check_history", _no_check),),
+        plans=("fork",),
     ),
     Mutant(
         "fork-check-by-sequence",
@@ -265,10 +258,5 @@ MUTANTS = (
         "a new term does not know where the one before stood",
         (Patch(Memory, "keep", always(None)),),
         plans=("fork",),
-    ),
-    Mutant(
-        "judging-while-catching-up",
-        "leases are judged by a fold that is behind the log",
-        (Patch(Core, "tick", _judging_early),),
     ),
 )

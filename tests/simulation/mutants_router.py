@@ -230,14 +230,6 @@ async def _held(*_args: Any) -> bool:
     return True
 
 
-def _any_epoch(judge_wait: Any) -> Any:
-    def judged(seen: Any, epoch: Any, revision: int, wanted: Any, **end: Any) -> Any:
-        same = [_with(s, presence=_with(s.presence, epoch=epoch)) for s in seen]
-        return judge_wait(same, epoch, revision, wanted, **end)
-
-    return judged
-
-
 def _lapsed_forgotten(judge_wait: Any) -> Any:
     def judged(seen: Any, epoch: Any, revision: int, _: Any, **end: Any) -> Any:
         return judge_wait(seen, epoch, revision, 1, **end)
@@ -314,12 +306,6 @@ MUTANTS = (
         "synced-by-revision",
         "synced looks at numbers, not at whose records they are",
         (Patch(Syncing, "_is_held", lambda _: _held),),
-        plans=("fork",),
-    ),
-    Mutant(
-        "wait-for-any-epoch",
-        "a router of another epoch has what the operator waits for",
-        (Everywhere(presence.judge_wait, _any_epoch),),
         plans=("fork",),
     ),
     Mutant(

@@ -61,13 +61,15 @@ def _talk(rng: Random, count: int, begin: float, end: float, each: float) -> lis
 
 # ---- leases --------------------------------------------------------------------
 def _stopped_server(variant: int, rng: Random) -> list[Step]:
-    """One server of two stops for as long as a short lease; then the other."""
-    at_s = 70.0 + variant + rng.random()
-    return [
-        *_fleet(12, ttl_s=5.0),
-        NodeStall(at_s=at_s, node="n1", for_s=15.0),
-        NodeStall(at_s=at_s + 90.0, node="n2", for_s=15.0),
-    ]
+    """One server of two stops for as long as a short lease, again and again."""
+    steps: list[Step] = []
+    for round_ in range(6):
+        at_s = 70.0 + 45.0 * round_ + variant + rng.random()
+        steps += [
+            BrokerRestart(at_s=at_s - 20.0, down_s=0.1),
+            NodeStall(at_s=at_s, node=("n1", "n2")[round_ % 2], for_s=15.0),
+        ]
+    return [*_fleet(12, ttl_s=5.0), *steps]
 
 
 def _mass_death(variant: int, rng: Random) -> list[Step]:
@@ -140,7 +142,7 @@ def _claim_expire_repeat(variant: int, rng: Random) -> list[Step]:
 
 def _slow_judge(variant: int, rng: Random) -> list[Step]:
     """A slow leader decides on many, stops, and goes on when they are back."""
-    at_s = 68.5 + 0.9 * variant
+    at_s = 71.5 + 0.8 * variant
     names = [f"w{number:02}" for number in range(1, 25)]
     return [
         *_fleet(24, ttl_s=5.0),
@@ -182,6 +184,20 @@ def _late_follower(variant: int, rng: Random) -> list[Step]:
     return [*_fleet(8), *steps]
 
 
+def _rebuild(variant: int, rng: Random) -> list[Step]:
+    """The view stream loses its tail, with snapshots, under a leader that stays."""
+    steps: list[Step] = [
+        BrokerRestart(
+            at_s=20.0 + 12.0 * round_ + rng.random(),
+            down_s=0.1,
+            lose_view=1 + variant,
+            lose_snapshot=3 + variant,
+        )
+        for round_ in range(5)
+    ]
+    return [*_fleet(8), *_talk(rng, 8, 10.0, 85.0, 0.3), *steps]
+
+
 def _fork(variant: int, rng: Random) -> list[Step]:
     """The log loses its tail and grows as high again before projectors look."""
     at_s = 40.0 + rng.random()
@@ -215,6 +231,8 @@ def _trimmed(variant: int, rng: Random) -> list[Step]:
             Crash(at_s=at_s, process="r2", restart_s=10.0),
             *_talk(rng, 8, at_s + 1.0, at_s + 8.0, 0.5),
             TrimView(at_s=at_s + 8.5, keep=(1, 2, 0)[variant]),
+            Freeze(at_s=at_s + 8.4, process="p1", for_s=4.0),
+            Freeze(at_s=at_s + 8.4, process="p2", for_s=4.0),
             *_talk(rng, 8, at_s + 9.7, at_s + 12.0, 0.3),
         ]
     return [*_fleet(8), *steps]
@@ -223,13 +241,13 @@ def _trimmed(variant: int, rng: Random) -> list[Step]:
 def _behind(variant: int, rng: Random) -> list[Step]:
     """A router misses much, and is killed each time that it has saved its file."""
     steps: list[Step] = [
-        Noise(at_s=15.0, process="r2", for_s=75.0, lose=0.5, late_s=0.3),
+        Noise(at_s=15.0, process="r2", for_s=75.0, lose=0.8),
         *(
             Crash(at_s=15.5 + 0.02 * variant + 6.0 * n, process="r2", restart_s=0.5)
             for n in range(12)
         ),
     ]
-    return [*_fleet(8), *_talk(rng, 8, 10.0, 90.0, 0.4), *steps]
+    return [*_fleet(8), *_talk(rng, 8, 10.0, 90.0, 1.5), *steps]
 
 
 def _late_snapshot(variant: int, rng: Random) -> list[Step]:
@@ -346,6 +364,7 @@ PLANS: Final[dict[str, Callable[[int, Random], list[Step]]]] = {
     "slow-judge": _slow_judge,
     "frozen-leader": _frozen_leader,
     "late-follower": _late_follower,
+    "rebuild": _rebuild,
     "fork": _fork,
     "trimmed": _trimmed,
     "behind": _behind,
@@ -361,6 +380,7 @@ PACES: Final = {
     "slow-judge": Pace(factor=6.0),
     "frozen-leader": Pace(publish_batch_max=1),
     "late-follower": Pace(snapshot_every=10),
+    "rebuild": Pace(snapshot_every=10),
     "trimmed": Pace(snapshot_every=1000),
     "behind": Pace(factor=3.0),
     "restarts": Pace(snapshot_every=10),

@@ -26,6 +26,7 @@ from .beating import Beating
 from .ending import Ending
 from .hosts import CELL, Host, ProjectorHost, RouterHost
 from .loop import Process, State
+from .numbering import Numbering
 from .outcome import Violation
 from .plan import Wait
 from .pointing import Pointing
@@ -58,7 +59,7 @@ class Watch:
         self.beating = Beating(world)
         self.waits = Waits(world)
         self.promises, self.serving = Promises(world), Serving(world)
-        self.pointing = Pointing(world)
+        self.pointing, self.numbering = Pointing(world), Numbering(world)
         self.histories = Histories(
             now=world.loop.time,
             is_beating=self._is_beating,
@@ -173,6 +174,7 @@ class Watch:
             document = msgspec.json.decode(message.payload)
             epoch = msgspec.convert(document["epoch"], Epoch)
             self._epochs.append((message.sequence, str(epoch)))
+            self.numbering.began(document["reason"])
             if document["reason"] in HISTORY_REASONS:
                 self.announced.append(self.world.loop.time())
         self.views.view_stored(message.sequence, message.payload)
