@@ -167,9 +167,7 @@ class Doing:
                     ends_s = max(step.at_s, self._world.plan.faults_end_s)
                     self._world.loop.call_at(ends_s, setattr, broker, LOST, 0)
             case Noise():
-                weather = host.weather
-                weather.lose, weather.double = step.lose, step.double
-                weather.late_s, weather.deaf_s = step.late_s, step.deaf_s
+                self._disturb(step, host)
                 self._later(step.for_s, self._calm, host)
             case Slow():
                 host.weather.least_s += step.by_s
@@ -192,6 +190,15 @@ class Doing:
             broker.black = False
             broker.flush()
             broker.may_connect()
+
+    def _disturb(self, step: Noise, host: Host) -> None:
+        weather = host.weather
+        weather.lose, weather.double = step.lose, step.double
+        weather.late_s, weather.deaf_s = step.late_s, step.deaf_s
+        if step.deaf_s:
+            host.troubled()
+            for broker in host.brokers:
+                broker.broken(landing=1.0)
 
     def _calm(self, host: Host) -> None:
         weather = host.weather

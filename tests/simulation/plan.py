@@ -133,7 +133,8 @@ class LoseAnswers(_Step, frozen=True, kw_only=True, tag="lose_answers"):
 class Noise(_Step, frozen=True, kw_only=True, tag="noise"):
     """Core messages to a process get lost, doubled, late and out of order.
 
-    Subscriptions made meanwhile may miss what comes by way of the other node at first.
+    With ``deaf_s`` its connections are made anew, and so long at most what comes by
+    way of the other node does not find the new subscriptions.
     """
 
     process: str

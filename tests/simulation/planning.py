@@ -48,7 +48,7 @@ PROJECTORS = ("p1", "p2")
 ROUTERS = ("r1", "r2", "r3")
 CORE = PROJECTORS + ROUTERS
 HOUR_S = 3600.0
-DEAF_S = 0.05
+DEAF_S = 0.3
 VERBS = ("starting", "ready", "draining", "update", "load", "unload", "leave")
 
 

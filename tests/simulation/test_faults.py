@@ -34,6 +34,7 @@ from tests.simulation.playing import (
     play,
     times,
 )
+from tests.simulation.server import NODES
 from tests.simulation.versions import OLD_FOLD_VERSION, UNKNOWN_TO_OLD
 
 
@@ -294,6 +295,24 @@ def test_noise_keeps_news_from_a_router_until_it_asks():
     assert moved(world, "r3", 22.0) < 22.5
     assert moved(world, "r2", 22.0) > moved(world, "r3", 22.0) + 0.1
     assert weather.seen == [0.05, 0.0]
+
+
+def test_a_router_that_is_deaf_at_first_asks_for_what_it_missed():
+    nodes = set()
+    for seed in range(1, 7):
+        node = Probe(lambda w: w.host("r2").brokers[0].node, 21.0)
+        world = play(
+            W01,
+            Noise(at_s=FAULT_S, process="r2", for_s=5.0, deaf_s=15.0),
+            Say(at_s=20.6, process="w01", verb="update", value="9001"),
+            probes=node.times,
+            seed=seed,
+            end_s=50.0,
+        )
+        late_s = moved(world, "r2", 20.6) - moved(world, "r3", 20.6)
+        assert (late_s > 0.1) is (node.seen == ["n2"])
+        nodes |= set(node.seen)
+    assert nodes == set(NODES)
 
 
 def test_a_slow_network_brings_news_later():
