@@ -10,7 +10,7 @@ from controlplane.broker import Outgoing
 from controlplane.errors import HistoryForkedError
 from controlplane.eventlog import EventLog
 from controlplane.projector import core as projector_core
-from controlplane.projector import finding, recovery
+from controlplane.projector import finding, recovery, service
 from controlplane.projector.core import Core
 from controlplane.projector.effects import Publish, TakeSnapshot
 from controlplane.projector.line import DeltaLine
@@ -19,7 +19,7 @@ from controlplane.projector.service import ProjectorService
 from controlplane.viewfeed import ViewFeed
 from projections import FoldState, Position, take
 
-from .mutating import Everywhere, Mutant, Patch, always
+from .mutating import Everywhere, Mutant, Patch, always, constant
 
 
 def _unfenced(_: Any) -> Any:
@@ -234,7 +234,10 @@ MUTANTS = (
     Mutant(
         "snapshot-at-stream-end",
         "a snapshot taken during a replay says that it stands at the stream's end",
-        (Patch(DeltaLine, "position", _at_stream_end),),
+        (
+            Patch(DeltaLine, "position", _at_stream_end),
+            Patch(service, "FOLD_AT_ONCE", constant(5)),  # as of a long log
+        ),
         plans=("rebuild",),
     ),
     Mutant(

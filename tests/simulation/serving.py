@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from controlplane.beats import Beat
-from events import Record, WorkerExpired
+from events import Record, WorkerExpired, WorkerRegistered
+from projections.lease import SILENT_SHARE
 
 from .hosts import ProjectorHost
 from .outcome import Violation
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 STEADY_S = 60.0
 """A judge with nothing wrong for so long knows by which server everybody beats."""
-SURELY_SILENT = 0.8
-"""After this share of its lease a life counts as silent, whenever that is looked at."""
+SLACK_S = 0.05
+"""So much earlier or later a beat is at a judge than at another."""
 
 
 class Serving:
@@ -31,6 +32,7 @@ class Serving:
         self._world = world
         self._last: dict[str, tuple[float, str]] = {}
         """Incarnation: when it beat last, and by which server."""
+        self._ttls: dict[str, float] = {}
         self._stalls: list[tuple[str, float, float]] = []
         """Server, from when, until when."""
 
@@ -46,6 +48,8 @@ class Serving:
     def stored(self, record: Record) -> None:
         """If it is an expiry: it must not be of such a life."""
         event = record.event
+        if isinstance(event, WorkerRegistered):
+            self._ttls[event.incarnation] = event.lease_ttl_s
         if not isinstance(event, WorkerExpired):
             return
         now = self._world.loop.time()
@@ -70,12 +74,17 @@ class Serving:
             heard_at, by = self._last.get(worker["incarnation"], (0.0, ""))
             if by == server:
                 group[worker["incarnation"]] = heard_at, worker["lease_ttl_s"]
-        now = self._world.loop.time()
+        own_at, own_ttl_s = self._last[event.incarnation][0], self._ttl_s(event)
+        group[event.incarnation] = own_at, own_ttl_s
+        judged_at = own_at + own_ttl_s - SLACK_S  # at least
         silent = all(
-            heard_at <= begin and now - heard_at >= SURELY_SILENT * ttl_s
+            heard_at <= begin and heard_at + ttl_s * SILENT_SHARE < judged_at
             for heard_at, ttl_s in group.values()
         )
-        return list(group) if silent and event.incarnation in group else []
+        return list(group) if silent else []
+
+    def _ttl_s(self, event: WorkerExpired) -> float:
+        return self._ttls.get(event.incarnation, 0.0)
 
     def _is_judge(self, name: str, server: str, begin: float) -> bool:
         """Whether the judge heard everything, by another server."""

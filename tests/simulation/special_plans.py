@@ -142,7 +142,7 @@ def _claim_expire_repeat(variant: int, rng: Random) -> list[Step]:
 
 def _slow_judge(variant: int, rng: Random) -> list[Step]:
     """A slow leader decides on many, stops, and goes on when they are back."""
-    at_s = 71.5 + 0.8 * variant
+    at_s = 76.2 + 0.8 * variant
     names = [f"w{number:02}" for number in range(1, 25)]
     return [
         *_fleet(24, ttl_s=5.0),
