@@ -135,12 +135,11 @@ class SimRouter(SimActor[StagedRouterHost]):
     """A router's process. See `StagedRouter`."""
 
     async def freeze(self) -> None:
-        self.host.stopped = True
-        await super().freeze()
+        self.host.signalled(stop=True)
 
     async def thaw(self) -> None:
-        self.host.stopped = False
-        await super().thaw()
+        self.host.frozen_until = self.host.loop.time()
+        self.host.signalled(stop=False)
 
     @property
     def places(self) -> Sequence[Place]:

@@ -38,6 +38,7 @@ from tests.support.stage import (
 
 from .broker import SimBroker
 from .hosts import CELL, Host, ProjectorHost, RouterHost
+from .loop import Process
 from .workers import LoopBeats, WorkerHost
 
 if TYPE_CHECKING:
@@ -225,8 +226,7 @@ class StagedRouterHost(StagedHost, RouterHost):
     ) -> None:
         super().__init__(world, name, checkpoint=checkpoint, mailbox_limit=live_max)
         self._blocks_s = reader_blocks_s
-        self.stopped = False
-        """By a signal; until it is continued a reader's end of work wakes nobody."""
+        self._stopped, self._blocked_until = False, 0.0
         self.places: list[Place] = []
         self.sources: list[str] = []
         self.heard: list[Heard] = []
@@ -234,7 +234,8 @@ class StagedRouterHost(StagedHost, RouterHost):
 
     def build(self) -> None:
         super().build()
-        self.now, self.stopped = RouterNow(), False
+        self.now = RouterNow()
+        self._stopped, self._blocked_until = False, 0.0
 
     async def play(self) -> None:
         broker = self.broker("router", mailbox_limit=self._limit)
@@ -289,12 +290,21 @@ class StagedRouterHost(StagedHost, RouterHost):
         process = self.process
         assert process is not None
         process.freeze()
+        self._blocked_until = self.loop.time() + self._blocks_s
         of_nobody = self.world.server.context
-        self.loop.call_later(self._blocks_s, self._go_on, process, context=of_nobody)
+        at = self._blocked_until
+        self.loop.call_at(at, self._go_on, process, context=of_nobody)
         await asyncio.sleep(0)
 
-    def _go_on(self, process: Any) -> None:
-        if not self.stopped:
+    def signalled(self, *, stop: bool) -> None:
+        """SIGSTOP or SIGCONT: neither makes its callback any shorter."""
+        assert self.process is not None
+        self._stopped = stop
+        self.process.freeze()
+        self._go_on(self.process)
+
+    def _go_on(self, process: Process) -> None:
+        if not self._stopped and self.loop.time() >= self._blocked_until:
             process.thaw()
 
 

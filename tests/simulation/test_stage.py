@@ -228,9 +228,18 @@ def test_a_reader_that_blocks_holds_up_its_whole_process():
             assert not fleet.done()
             await stage.lapse(0.1)
         assert len((await router.fleet()).models["llama"].worker_sets) == 1
+        await stage.log.append(lives[0].leaves())
+        await stage.until(lambda: len(router.heard) == len(lives) + 1)
         await router.freeze()
-        await stage.lapse(2.0)
+        await stage.lapse(0.5)
+        await router.thaw()
         assert not router.host.running
+        await stage.lapse(0.2)
+        await router.freeze()
+        await stage.lapse(1.0)
+        assert not router.host.running
+        await router.thaw()
+        assert router.host.running
 
     play(scenario)
 
