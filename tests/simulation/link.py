@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from random import Random
 from typing import Any, Final
 
@@ -94,6 +94,7 @@ class Link:
         self._server, self._rng, self._loop = server, rng, server.loop
         self._answers = MemoryAnswers(server, self.url, denied)
         self._context = copy_context()
+        self._call_at = getattr(server.loop, "schedule", self._call_real_loop)
         self._connect_timeout_s = connect_timeout_s
         self._mailbox_limit = mailbox_limit
         self._reconnect_s = reconnect_s
@@ -266,17 +267,12 @@ class Link:
 
     def _drain(self) -> None:
         """Deliver what was held, before anything that came later."""
-        if self._holds_back:
+        if self.black or self.node in self._server.stalled:
             return
         held_down, self._held_down = self._held_down, []
         for generation, deliver, args in held_down:
             if generation == self._generation:
                 deliver(*args)
-
-    @property
-    def _holds_back(self) -> bool:
-        """Whether nothing comes through from the server."""
-        return self.black or self.node in self._server.stalled
 
     def hurry(self) -> None:
         """What is asked may remain without an answer: watch the clock."""
@@ -285,6 +281,15 @@ class Link:
 
     def _arm(self, future: asyncio.Future[Any], deadline: float) -> None:
         self._loop.call_at(deadline, expire, future, context=self._context)
+
+    def _call_real_loop(
+        self,
+        at: float,
+        callback: Callable[..., None],
+        args: tuple[Any, ...],
+        context: Context,
+    ) -> None:
+        self._loop.call_at(at, callback, *args, context=context)
 
     # ---- travelling ------------------------------------------------------------
     def _delay_s(self) -> float:
@@ -297,10 +302,12 @@ class Link:
         """Send to the server: ``do`` happens there; into a dead socket: nothing."""
         if not self._linked:
             return
-        at = max(self._up_at + _NEXT_S, self._loop.time() + self._delay_s())
+        at = self._loop.time() + self._delay_s()
+        if at <= self._up_at:
+            at = self._up_at + _NEXT_S
         self._up_at = at
         sent = (self._generation, self.node, do, args)
-        self._loop.call_at(at, self._arrive, *sent, context=self._server.context)
+        self._call_at(at, self._arrive, sent, self._server.context)
 
     def _arrive(
         self,
@@ -325,18 +332,19 @@ class Link:
 
     def down(self, deliver: Callable[..., None], *args: object) -> None:
         """Send to the client: it is delivered there, later."""
-        at = max(self._down_at + _NEXT_S, self._loop.time() + self._delay_s())
+        at = self._loop.time() + self._delay_s()
+        if at <= self._down_at:
+            at = self._down_at + _NEXT_S
         self._down_at = at
-        self._loop.call_at(
-            at, self._deliver, self._generation, deliver, args, context=self._context
-        )
+        sent = (self._generation, deliver, args)
+        self._call_at(at, self._deliver, sent, self._context)
 
     def _deliver(
         self, generation: int, deliver: Callable[..., None], args: tuple[Any, ...]
     ) -> None:
         if generation != self._generation:
             return
-        if self._held_down or self._holds_back:
+        if self._held_down or self.black or self.node in self._server.stalled:
             self._held_down.append((generation, deliver, args))
         else:
             deliver(*args)

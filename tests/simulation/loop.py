@@ -104,7 +104,7 @@ class Process:
 class Handle:
     """A callback to come. Looks like asyncio's, as far as anybody looks."""
 
-    __slots__ = ("_gone", "_when_s", "args", "callback", "context", "process")
+    __slots__ = ("_when_s", "args", "callback", "context", "gone", "process")
 
     def __init__(
         self,
@@ -115,14 +115,14 @@ class Handle:
     ) -> None:
         self.callback, self.args, self.context = callback, args, context
         self.process = context.get(PROCESS)
-        self._when_s, self._gone = when_s, False
+        self._when_s, self.gone = when_s, False
 
     def cancel(self) -> None:
-        self._gone = True
+        self.gone = True
         self.callback, self.args = _nothing, ()
 
     def cancelled(self) -> bool:
-        return self._gone
+        return self.gone
 
     def when(self) -> float:
         return self._when_s
@@ -177,10 +177,10 @@ class SimLoop(asyncio.AbstractEventLoop):
                     if self._now_s - since_s >= INSTANT_S:
                         since_s, busy = self._now_s, 0
                     continue
-                busy += 1
+                busy += len(ready)
                 if busy > BUSY_MAX:
                     raise LivelockError(self._said(ready[0]))
-                self._run_one(ready.popleft())
+                self._run_ready(len(ready))
         if not self._halted:
             self._now_s = max(self._now_s, end_s)
 
@@ -190,26 +190,35 @@ class SimLoop(asyncio.AbstractEventLoop):
         busy = f"more than {BUSY_MAX} callbacks within {INSTANT_S} s"
         return f"{busy}; the next is of {who}: {what}"
 
-    def _run_one(self, handle: Handle) -> None:
-        if handle.cancelled():
-            return
-        process = handle.process
-        if process is None:
-            self._put_on(None)
-            handle.context.run(handle.callback, *handle.args)
-            return
-        if process.state is not State.RUNNING:
-            process.withhold(handle)
-            return
-        self._put_on(process.version)
-        self.callbacks += 1
-        handle.context.run(handle.callback, *handle.args)
-        if process.look is not None:
-            process.look()
-        if process.die_in > 0:
-            process.die_in -= 1
-            if process.die_in == 0:
-                process.kill()
+    def _run_ready(self, count: int) -> None:
+        """Run the next ``count`` callbacks. The hot loop of everything."""
+        take, running = self.ready.popleft, State.RUNNING
+        for _ in range(count):
+            handle = take()
+            if handle.gone:
+                continue
+            process = handle.process
+            if process is None:
+                self._put_on(None)
+                handle.context.run(handle.callback, *handle.args)
+            elif process.state is not running:
+                process.withhold(handle)
+            else:
+                if process.version is not self._version:
+                    self._put_on(process.version)
+                self.callbacks += 1
+                handle.context.run(handle.callback, *handle.args)
+                if process.look is not None:
+                    process.look()
+                if process.die_in > 0:
+                    self._count_down(process)
+            if self._halted:
+                return
+
+    def _count_down(self, process: Process) -> None:
+        process.die_in -= 1
+        if process.die_in == 0:
+            process.kill()
 
     def _put_on(self, version: object) -> None:
         """Be of ``version``; whoever is of no process is of none either."""
@@ -250,7 +259,17 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_at(
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> Any:
-        handle = Handle(callback, args, context or copy_context(), when)
+        return self.schedule(when, callback, args, context or copy_context())
+
+    def schedule(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context,
+    ) -> Handle:
+        """As `call_at`, for those who call it most."""
+        handle = Handle(callback, args, context, when)
         heappush(self._timers, (when, next(self._numbers), handle))
         return handle
 
