@@ -101,12 +101,17 @@ MUTANTS = (
     Mutant(
         "expire-without-canary",
         "a life is overdue by the clock, whether beats could have come or not",
-        (Patch(LeaseBook, "judge", _proven_by_the_clock),),
+        (
+            Patch(LeaseBook, "judge", _proven_by_the_clock),
+            Patch(LeaseBook, "is_quiet", constant(property(lambda _: False))),
+        ),
+        plans=("deaf-judge",),
     ),
     Mutant(
         "no-lease-after-restart",
         "who has not beaten since the projector started is overdue at once",
         (Patch(LeaseBook, "judge", _no_first_lease),),
+        plans=("slow-judge",),
     ),
     Mutant(
         "stopped-servers-clients-expired",

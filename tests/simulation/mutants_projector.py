@@ -213,7 +213,7 @@ MUTANTS = (
         "epoch-adopted-below-the-fold",
         "an epoch that began below what is folded is joined all the same",
         (Patch(DeltaLine, "_adopt", _whatever_is_folded),),
-        plans=("late-follower",),
+        plans=("frozen-leader",),
     ),
     Mutant(
         "head-before-published",

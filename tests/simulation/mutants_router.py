@@ -242,6 +242,7 @@ MUTANTS = (
         "missing-ordinal-skipped",
         "a router takes a later delta though one before it is missing",
         (Patch(Core, "_delta", _skipping),),
+        plans=("behind",),
     ),
     Mutant(
         "delta-gap-ignored",
@@ -256,6 +257,7 @@ MUTANTS = (
         "queued-add-applied",
         "what waited during a resync is applied after it",
         (Patch(Core, "_drain", _queue_applied),),
+        plans=("frozen-leader",),
     ),
     Mutant(
         "head-taken-not-level",
@@ -266,6 +268,7 @@ MUTANTS = (
         "lower-head-taken",
         "a head of yesterday takes a router back",
         (Patch(Core, "_adopt", _lower_head),),
+        plans=("strangers",),
     ),
     Mutant(
         "epoch-from-head",

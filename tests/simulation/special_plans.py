@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from . import special_leases as leases
 from .plan import (
     BlackHole,
     BrokerRestart,
@@ -13,11 +14,9 @@ from .plan import (
     Crash,
     Cut,
     DropConsumers,
-    Enter,
     Freeze,
     Lag,
     LoseAnswers,
-    NodeStall,
     Noise,
     Operate,
     Pace,
@@ -29,128 +28,7 @@ from .plan import (
     Upgrade,
     Wait,
 )
-
-CORE: Final = ("p1", "p2", "r1", "r2", "r3")
-
-
-def _fleet(count: int, *, at_s: float = 3.0, ttl_s: float = 10.0) -> list[Step]:
-    return [
-        Enter(
-            at_s=at_s + 0.1 * number,
-            process=f"w{number:02}",
-            worker_id=f"w{number:02}",
-            namespace="prod",
-            model="llama",
-            lease_ttl_s=ttl_s,
-        )
-        for number in range(1, count + 1)
-    ]
-
-
-def _talk(rng: Random, count: int, begin: float, end: float, each: float) -> list[Step]:
-    """Workers say something new, one after the other."""
-    steps: list[Step] = []
-    at_s = begin
-    while at_s < end:
-        process = f"w{1 + len(steps) % count:02}"
-        port = str(9000 + len(steps) % 7)
-        steps.append(Say(at_s=at_s, process=process, verb="update", value=port))
-        at_s += each * rng.uniform(0.8, 1.2)
-    return steps
-
-
-# ---- leases --------------------------------------------------------------------
-def _stopped_server(variant: int, rng: Random) -> list[Step]:
-    """One server of two stops for as long as a short lease, again and again."""
-    steps: list[Step] = []
-    for round_ in range(6):
-        at_s = 70.0 + 45.0 * round_ + variant + rng.random()
-        steps += [
-            BrokerRestart(at_s=at_s - 20.0, down_s=0.1),
-            NodeStall(at_s=at_s, node=("n1", "n2")[round_ % 2], for_s=15.0),
-        ]
-    return [*_fleet(12, ttl_s=5.0), *steps]
-
-
-def _mass_death(variant: int, rng: Random) -> list[Step]:
-    """Most die for good, at once."""
-    return [
-        *_fleet(12, ttl_s=5.0),
-        *(
-            Crash(at_s=40.0 + rng.random(), process=f"w{number:02}", restart_s=None)
-            for number in range(1, 9 + variant)
-        ),
-    ]
-
-
-def _two_of_one_name(variant: int, rng: Random) -> list[Step]:
-    """A second process has the name of the first, and then dies for good."""
-    second = Enter(
-        at_s=20.0 + variant,
-        process="w02",
-        worker_id="w01",
-        namespace="prod",
-        model="llama",
-        lease_ttl_s=5.0,
-    )
-    died_at_s = 20.6 + variant + rng.random()
-    return [
-        *_fleet(1, ttl_s=5.0),
-        second,
-        Crash(at_s=died_at_s, process="w02", restart_s=None),
-    ]
-
-
-def _claim_expire_register(variant: int, rng: Random) -> list[Step]:
-    """Claimants stop between claim and registration, for about as long as a lease."""
-    steps: list[Step] = [Slow(at_s=4.0, process=p, for_s=70.0, by_s=0.5) for p in CORE]
-    for number, frozen_s in enumerate((19.0, 15.2, 16.0, 16.8), 1):
-        process, at_s = f"c{number}", 10.0 + 0.1 * number
-        for_s = frozen_s + 0.3 * variant + 0.1 * rng.random()
-        steps += [
-            Claim(
-                at_s=at_s,
-                process=process,
-                host="10.0.0.1",
-                port=20000 + number,
-                size=1,
-                hold_s=10.0,
-            ),
-            Slow(at_s=at_s - 0.05, process=process, for_s=60.0, by_s=1.0),
-            Freeze(at_s=at_s + 9.75, process=process, for_s=for_s),
-        ]
-    return steps
-
-
-def _claim_expire_repeat(variant: int, rng: Random) -> list[Step]:
-    """The answer to a claim is lost; it is expired before it is asked for again."""
-    return [
-        Claim(
-            at_s=10.0,
-            process="c1",
-            host="10.0.0.1",
-            port=20001,
-            size=1 + variant,
-            hold_s=10.0,
-            register=False,
-        ),
-        Slow(at_s=9.95, process="c1", for_s=40.0, by_s=0.3),
-        LoseAnswers(at_s=10.5, process="c1"),
-        Freeze(at_s=14.5 + 0.6 * variant, process="c1", for_s=12.0 + rng.random()),
-    ]
-
-
-def _slow_judge(variant: int, rng: Random) -> list[Step]:
-    """A slow leader decides on many, stops, and goes on when they are back."""
-    at_s = 76.2 + 0.8 * variant
-    names = [f"w{number:02}" for number in range(1, 25)]
-    return [
-        *_fleet(24, ttl_s=5.0),
-        Crash(at_s=20.0, process="p2", restart_s=100.0),
-        Slow(at_s=28.0, process="p1", for_s=60.0, by_s=1.5),
-        *(BlackHole(at_s=30.0, process=name, for_s=at_s - 29.5) for name in names),
-        Freeze(at_s=at_s, process="p1", for_s=8.5 + 0.1 * rng.random()),
-    ]
+from .special_steps import CORE, fleet, talk
 
 
 # ---- the view stream -----------------------------------------------------------
@@ -167,7 +45,7 @@ def _frozen_leader(variant: int, rng: Random) -> list[Step]:
             BlackHole(at_s=at_s + 8.0, process="p2", for_s=6.0 + rng.random()),
         ]
     steps += [Plant(at_s=rng.uniform(12.0, 85.0), where="view") for _ in range(6)]
-    return [*_fleet(8), *_talk(rng, 8, 10.0, 85.0, 0.25), *steps]
+    return [*fleet(8), *talk(rng, 8, 10.0, 85.0, 0.25), *steps]
 
 
 def _late_follower(variant: int, rng: Random) -> list[Step]:
@@ -179,9 +57,9 @@ def _late_follower(variant: int, rng: Random) -> list[Step]:
         steps += [
             DropConsumers(at_s=at_s, stream="view"),
             Upgrade(at_s=at_s + 0.1, process=leaves, version="new"),
-            *_talk(rng, 8, at_s + 0.01, at_s + 1.5, 0.02),
+            *talk(rng, 8, at_s + 0.01, at_s + 1.5, 0.02),
         ]
-    return [*_fleet(8), *steps]
+    return [*fleet(8), *steps]
 
 
 def _rebuild(variant: int, rng: Random) -> list[Step]:
@@ -195,22 +73,22 @@ def _rebuild(variant: int, rng: Random) -> list[Step]:
         )
         for round_ in range(5)
     ]
-    return [*_fleet(8), *_talk(rng, 8, 10.0, 85.0, 0.3), *steps]
+    return [*fleet(8), *talk(rng, 8, 10.0, 85.0, 0.3), *steps]
 
 
 def _fork(variant: int, rng: Random) -> list[Step]:
     """The log loses its tail and grows as high again before projectors look."""
     at_s = 40.0 + rng.random()
     steps: list[Step] = [
-        *_fleet(10),
-        *_talk(rng, 10, 30.0, at_s, 0.5),
+        *fleet(10),
+        *talk(rng, 10, 30.0, at_s, 0.5),
         Cut(at_s=at_s, process="p1", for_s=14.0),
         Cut(at_s=at_s, process="p2", for_s=14.0 + variant),
         Freeze(at_s=at_s - 0.1, process="r3", for_s=24.0),
         BrokerRestart(
             at_s=at_s + 0.1, down_s=0.5, lose_log=5, lose_view=(0, 3, 5)[variant]
         ),
-        *_talk(rng, 10, at_s + 3.0, at_s + 16.0, 0.7),
+        *talk(rng, 10, at_s + 3.0, at_s + 16.0, 0.7),
     ]
     for number in range(8):
         after = at_s + 1.5 + 2.5 * number
@@ -229,13 +107,13 @@ def _trimmed(variant: int, rng: Random) -> list[Step]:
         steps += [
             Cut(at_s=at_s, process="r1", for_s=10.0),
             Crash(at_s=at_s, process="r2", restart_s=10.0),
-            *_talk(rng, 8, at_s + 1.0, at_s + 8.0, 0.5),
+            *talk(rng, 8, at_s + 1.0, at_s + 8.0, 0.5),
             TrimView(at_s=at_s + 8.5, keep=(1, 2, 0)[variant]),
             Freeze(at_s=at_s + 8.4, process="p1", for_s=4.0),
             Freeze(at_s=at_s + 8.4, process="p2", for_s=4.0),
-            *_talk(rng, 8, at_s + 9.7, at_s + 12.0, 0.3),
+            *talk(rng, 8, at_s + 9.7, at_s + 12.0, 0.3),
         ]
-    return [*_fleet(8), *steps]
+    return [*fleet(8), *steps]
 
 
 def _behind(variant: int, rng: Random) -> list[Step]:
@@ -247,7 +125,7 @@ def _behind(variant: int, rng: Random) -> list[Step]:
             for n in range(12)
         ),
     ]
-    return [*_fleet(8), *_talk(rng, 8, 10.0, 90.0, 1.5), *steps]
+    return [*fleet(8), *talk(rng, 8, 10.0, 90.0, 1.5), *steps]
 
 
 def _late_snapshot(variant: int, rng: Random) -> list[Step]:
@@ -259,7 +137,7 @@ def _late_snapshot(variant: int, rng: Random) -> list[Step]:
         at_s = 15.0 + 8.0 * round_ + 0.7 * variant + rng.random()
         process = ("p1", "p2")[round_ % 2]
         steps.append(BlackHole(at_s=at_s, process=process, for_s=6.0))
-    return [*_fleet(8), *_talk(rng, 8, 10.0, 100.0, 0.15), *steps]
+    return [*fleet(8), *talk(rng, 8, 10.0, 100.0, 0.15), *steps]
 
 
 def _restarts(variant: int, rng: Random) -> list[Step]:
@@ -279,7 +157,7 @@ def _restarts(variant: int, rng: Random) -> list[Step]:
         at_s = 35.0 + 15.0 * round_ + variant + rng.random()
         restart_s = (0.5, 4.0, 12.0)[variant]
         steps += [Crash(at_s=at_s, process=p, restart_s=restart_s) for p in CORE]
-    return [*_fleet(8), *_talk(rng, 8, 12.0, 100.0, 0.8), *steps]
+    return [*fleet(8), *talk(rng, 8, 12.0, 100.0, 0.8), *steps]
 
 
 # ---- the log -------------------------------------------------------------------
@@ -304,7 +182,7 @@ def _late_words(variant: int, rng: Random) -> list[Step]:
             ),
             decision if process == "op" else update,
         ]
-    return [*_fleet(4), *steps]
+    return [*fleet(4), *steps]
 
 
 def _lagging(variant: int, rng: Random) -> list[Step]:
@@ -315,7 +193,7 @@ def _lagging(variant: int, rng: Random) -> list[Step]:
     for number in range(60):
         process = f"w{1 + number % 8:02}"
         steps.append(LoseAnswers(at_s=20.0 + number, process=process))
-    return [*_fleet(8), *_talk(rng, 8, 10.0, 82.0, 0.4), *steps]
+    return [*fleet(8), *talk(rng, 8, 10.0, 82.0, 0.4), *steps]
 
 
 def _strangers(variant: int, rng: Random) -> list[Step]:
@@ -331,8 +209,9 @@ def _strangers(variant: int, rng: Random) -> list[Step]:
         )
         for n in range(3)
     ]
-    plants = [Plant(at_s=10.0 + 2.5 * n, where="stale") for n in range(20)]
-    return [*_fleet(4), *_talk(rng, 4, 10.0, 60.0, 3.0), *claims, *plants]
+    plants = [Plant(at_s=10.0 + 0.7 * n, where="stale") for n in range(70)]
+    late = [Noise(at_s=8.0, process=r, for_s=55.0, late_s=1.5) for r in CORE[2:]]
+    return [*fleet(4), *talk(rng, 4, 10.0, 60.0, 3.0), *claims, *plants, *late]
 
 
 def _upgrade(variant: int, rng: Random) -> list[Step]:
@@ -352,16 +231,17 @@ def _upgrade(variant: int, rng: Random) -> list[Step]:
     for process in rng.sample(CORE, len(CORE)):
         steps.append(Upgrade(at_s=at_s, process=process, version="new"))
         at_s += 4.0 * variant
-    return [*_fleet(8), *_talk(rng, 8, 12.0, 80.0, 0.7), *steps]
+    return [*fleet(8), *talk(rng, 8, 12.0, 80.0, 0.7), *steps]
 
 
 PLANS: Final[dict[str, Callable[[int, Random], list[Step]]]] = {
-    "stopped-server": _stopped_server,
-    "mass-death": _mass_death,
-    "two-of-one-name": _two_of_one_name,
-    "claim-expire-register": _claim_expire_register,
-    "claim-expire-repeat": _claim_expire_repeat,
-    "slow-judge": _slow_judge,
+    "stopped-server": leases.stopped_server,
+    "mass-death": leases.mass_death,
+    "two-of-one-name": leases.two_of_one_name,
+    "claim-expire-register": leases.claim_expire_register,
+    "claim-expire-repeat": leases.claim_expire_repeat,
+    "slow-judge": leases.slow_judge,
+    "deaf-judge": leases.deaf_judge,
     "frozen-leader": _frozen_leader,
     "late-follower": _late_follower,
     "rebuild": _rebuild,
@@ -378,6 +258,7 @@ PLANS: Final[dict[str, Callable[[int, Random], list[Step]]]] = {
 PACES: Final = {
     "claim-expire-register": Pace(factor=3.0),
     "slow-judge": Pace(factor=6.0),
+    "deaf-judge": Pace(factor=6.0),
     "frozen-leader": Pace(publish_batch_max=1),
     "late-follower": Pace(snapshot_every=10),
     "rebuild": Pace(snapshot_every=10),
