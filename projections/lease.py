@@ -5,6 +5,9 @@ when it has been silent for longer than its lease, not counting the judge's blin
 at a moment that a canary has proven: one sent after the deadline came back the way
 that beats come, so a beat sent before would have come too.
 
+Whoever was blind cannot know which beats he missed: from then on nobody is overdue
+before he could have beaten once more.
+
 Two brakes delay, with a bound, and never forgive:
 - the guard: if more than a share of all lives, and at least so many, fall silent
   together, they are held for ``hold_s`` (a network is likelier than so many deaths);
@@ -23,6 +26,8 @@ import msgspec
 
 from .life import Life, LifeKey, Lives
 
+NEXT_BEAT_SHARE: Final = 1 / 2
+"""Within this share of its lease a life beats at least once: twice in one at least."""
 SILENT_SHARE: Final = 2 / 3
 """After this share of its lease without a beat (two missed) a life counts as silent."""
 
@@ -74,6 +79,7 @@ class LeaseBook:
         self._guard_since: float | None = None
         self._servers_since: dict[str, float] = {}
         self._quiet_until: float | None = None
+        self._sighted_at = -math.inf
         self.blind_s = 0.0
         """All blind time so far."""
 
@@ -114,8 +120,13 @@ class LeaseBook:
             gap = now - self._returned_at
             if gap > self._guard.blind_gap_s:
                 self.blind_s += gap
+                self.sighted(now)
         self._returned_at = now
         self._proven_at = sent_at
+
+    def sighted(self, now: float) -> None:
+        """Note that beats can be heard again from ``now`` on, after some were lost."""
+        self._sighted_at = now
 
     def start_over(self, now: float) -> None:
         """Give every life a full lease: beats were lost on the judge's own side."""
@@ -141,6 +152,7 @@ class LeaseBook:
         earliest = math.inf
         overdue: list[Overdue] = []
         silent: list[Life] = []
+        sighted_s = at - self._sighted_at
         for key, life in lives.items():
             pulse = self._pulses.get(key)
             if pulse is None:
@@ -150,7 +162,10 @@ class LeaseBook:
             earliest = min(earliest, at + left_s)
             if left_s < 0:
                 silent.append(life)
-                if silence_s > life.lease_ttl_s:
+                if (
+                    silence_s > life.lease_ttl_s
+                    and sighted_s > life.lease_ttl_s * NEXT_BEAT_SHARE
+                ):
                     overdue.append(Overdue(life, silence_s))
         if not silent:
             self._quiet_until = earliest

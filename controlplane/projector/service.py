@@ -133,7 +133,10 @@ class ProjectorService(Lifetime):
             stop_listening()
 
     def _contact(self, connected: bool) -> None:  # noqa: FBT001 - a listener's shape
-        if connected and self._core is not None and self._hands is not None:
+        if not connected:
+            return
+        self._book.sighted(self._clock.monotonic())
+        if self._core is not None and self._hands is not None:
             self._hands.do(self._core.contact_lost())
 
     async def _term(self) -> None:

@@ -104,6 +104,25 @@ def test_blind_time_extends_every_lease(blind_s):
     assert names(watch.run(0.5, beating=["w1"])) == ["w0"]
 
 
+def test_after_blindness_everybody_may_beat_once_more():
+    """Beat after beat fell into a short blindness; the next is awaited."""
+    watch = Watch(2)
+    watch.run(3, beating=["w0", "w1"])
+    for _ in range(8):
+        watch.run(1.0, canary=False)
+        assert watch.run(2.0).expire == ()
+    assert watch.run(3.5).expire == ()
+    assert names(watch.run(0.5, beating=["w0"])) == ["w1"]
+
+
+def test_contact_found_again_counts_as_sight_found_again():
+    watch = Watch(2)
+    watch.run(8)
+    watch.book.sighted(watch.now)
+    assert watch.run(5).expire == ()
+    assert names(watch.run(0.5, beating=["w0"])) == ["w1"]
+
+
 def test_a_gap_of_a_second_is_not_blind():
     watch = Watch(1)
     watch.run(5, beating=["w0"])
