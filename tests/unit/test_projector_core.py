@@ -329,3 +329,14 @@ def test_a_publish_in_flight_when_the_lease_goes_is_the_last():
     records.append(given(*FIVE, ready("w2"))[5])
     leader.settle()
     assert kinds(leader.asked, Publish) == []
+
+
+def test_an_epoch_over_a_stream_that_was_trimmed_says_why_it_begins():
+    """What nobody can read any more is no reason of its own."""
+    view = ViewList()
+    view.store([b"gone"] * 3, 0)
+    view.trim(4)
+    settled(list(given(*FIVE)), view)
+    started = view.at(view.last).message
+    assert isinstance(started, EpochStarted)
+    assert started.reason == "first"
