@@ -163,6 +163,7 @@ MUTANTS = (
         "unknown-outcome-is-failure",
         "an append without an answer counts as certainly not stored",
         (Patch(EventLog, "_append_once", _unknown_fails),),
+        plans=("lagging",),
     ),
     Mutant(
         "unknown-outcome-is-success",
@@ -210,6 +211,7 @@ MUTANTS = (
         "conflict-is-never-own",
         "a repeat of what is stored already counts as refused",
         (Patch(Recognition, "find", lambda _: _nobody),),
+        plans=("lagging",),
     ),
     Mutant(
         "snapshot-pointer-backwards",

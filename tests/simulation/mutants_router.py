@@ -23,10 +23,9 @@ from projections import (
     Position,
     WorkerPut,
     apply,
-    apply_delta,
 )
 
-from .mutating import Everywhere, Mutant, Patch, always
+from .mutating import Everywhere, Mutant, Patch
 
 _with = msgspec.structs.replace
 
@@ -274,6 +273,7 @@ MUTANTS = (
         "epoch-from-head",
         "a router learns of an epoch from a head",
         (Patch(Core, "head", _epoch_of_head),),
+        plans=("frozen-leader",),
     ),
     Mutant(
         "old-snapshot-means-empty",
@@ -282,22 +282,16 @@ MUTANTS = (
         plans=("trimmed",),
     ),
     Mutant(
-        "step-back-taken",
-        "a router that catches up goes to an earlier place of its history",
-        (
-            Patch(Core, "_is_step_back", always(value=False)),
-            Patch(Core, "_not_below", lambda _: lambda _self, _before, after, _: after),
-        ),
-    ),
-    Mutant(
         "resync-not-told",
         "who reads changes hears nothing of a resync",
         (Patch(ChangeReader, "moved", _resync_untold),),
+        plans=("fork",),
     ),
     Mutant(
         "checkpoint-before-state",
         "a router's file has the place of now and the fleet of before",
         (Patch(Keeper, "save", _place_first),),
+        plans=("behind",),
     ),
     Mutant(
         "checkpoint-at-stream-end",
@@ -315,10 +309,6 @@ MUTANTS = (
         "wait-for-one-router",
         "the operator's gate opens with the first router",
         (Everywhere(presence.judge_wait, _lapsed_forgotten),),
-    ),
-    Mutant(
-        "digest-not-verified",
-        "a delta's digest is not compared with what came of it",
-        (Everywhere(apply_delta, lambda _: lambda fleet, d: apply(fleet, d.changes)),),
+        plans=("asleep",),
     ),
 )

@@ -133,10 +133,10 @@ def _late_snapshot(variant: int, rng: Random) -> list[Step]:
     steps: list[Step] = [
         Slow(at_s=10.0, process=p, for_s=95.0, by_s=0.4) for p in ("p1", "p2")
     ]
-    for round_ in range(10):
-        at_s = 15.0 + 8.0 * round_ + 0.7 * variant + rng.random()
+    for round_ in range(5):
+        at_s = 15.0 + 17.0 * round_ + 0.7 * variant + rng.random()
         process = ("p1", "p2")[round_ % 2]
-        steps.append(BlackHole(at_s=at_s, process=process, for_s=6.0))
+        steps.append(BlackHole(at_s=at_s, process=process, for_s=12.0))
     return [*fleet(8), *talk(rng, 8, 10.0, 100.0, 0.15), *steps]
 
 
@@ -158,6 +158,19 @@ def _restarts(variant: int, rng: Random) -> list[Step]:
         restart_s = (0.5, 4.0, 12.0)[variant]
         steps += [Crash(at_s=at_s, process=p, restart_s=restart_s) for p in CORE]
     return [*fleet(8), *talk(rng, 8, 12.0, 100.0, 0.8), *steps]
+
+
+def _asleep(variant: int, rng: Random) -> list[Step]:
+    """Somebody waits for all routers while one of them sleeps."""
+    steps: list[Step] = []
+    for round_ in range(4):
+        at_s = 20.0 + 15.0 * round_ + rng.random()
+        process = CORE[2 + (round_ + variant) % 3]
+        steps += [
+            Freeze(at_s=at_s, process=process, for_s=8.0),
+            *(Wait(at_s=at_s + after, kind="wait") for after in (0.7, 1.4, 2.1)),
+        ]
+    return [*fleet(8), *talk(rng, 8, 10.0, 75.0, 0.3), *steps]
 
 
 # ---- the log -------------------------------------------------------------------
@@ -249,6 +262,7 @@ PLANS: Final[dict[str, Callable[[int, Random], list[Step]]]] = {
     "trimmed": _trimmed,
     "behind": _behind,
     "late-snapshot": _late_snapshot,
+    "asleep": _asleep,
     "restarts": _restarts,
     "late-words": _late_words,
     "lagging": _lagging,
