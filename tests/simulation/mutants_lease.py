@@ -97,6 +97,7 @@ MUTANTS = (
         "expire-without-blind-time",
         "what the judge did not see counts as silence",
         (Patch(LeaseBook, "canary_returned", _never_blind),),
+        plans=("deaf-judge",),
     ),
     Mutant(
         "expire-without-canary",
