@@ -13,6 +13,8 @@ Two brakes delay, with a bound, and never forgive:
   together, they are held for ``hold_s`` (a network is likelier than so many deaths);
 - the server rule: lives that beat through one NATS server and fell silent all
   together, while the judge's own way is sound, are held as long at most.
+A hold ends at a moment that a canary has proven, too: who was stopped meanwhile has
+beats to hear first.
 """
 
 from __future__ import annotations
@@ -169,30 +171,32 @@ class LeaseBook:
                     overdue.append(Overdue(life, silence_s))
         if not silent:
             self._quiet_until = earliest
-        return self._brake(lives, overdue, silent, now, own_server)
+        return self._brake(lives, overdue, silent, (at, now), own_server)
 
     def _brake(
         self,
         lives: Lives,
         overdue: list[Overdue],
         silent: list[Life],
-        now: float,
+        times: tuple[float, float],
         own_server: str,
     ) -> Verdict:
+        """What the brakes leave. ``times``: up to when silence is proven, and now."""
+        proven_at, now = times
         if not overdue:
             self._guard_since = None
             self._servers_since.clear()
             return Verdict()
         guard = self._guard
         # Both brakes begin at once, so that together they hold no longer than one.
-        kept = self._kept_servers(lives, silent, now, own_server)
+        kept = self._kept_servers(lives, silent, times, own_server)
         mass = len(silent) >= guard.least and len(silent) > guard.share * len(lives)
         if not mass:
             self._guard_since = None
         elif self._guard_since is None:
             self._guard_since = now
         since = self._guard_since
-        if since is not None and now - since < guard.hold_s:
+        if since is not None and proven_at - since < guard.hold_s:
             return Verdict(held=len(overdue), guard_engaged=True)
         expire = [o for o in overdue if self._server_of(o.life) not in kept]
         expire.sort(key=_key)
@@ -203,7 +207,11 @@ class LeaseBook:
         )
 
     def _kept_servers(
-        self, lives: Lives, silent: Iterable[Life], now: float, own_server: str
+        self,
+        lives: Lives,
+        silent: Iterable[Life],
+        times: tuple[float, float],
+        own_server: str,
     ) -> set[str]:
         """Servers whose clients fell silent all together, a short while ago."""
         total: defaultdict[str, int] = defaultdict(int)
@@ -217,9 +225,10 @@ class LeaseBook:
             for server, count in quiet.items()
             if server not in ("", own_server) and count == total[server] and count > 1
         }
+        proven_at, now = times
         since = {s: self._servers_since.get(s, now) for s in stopped}
         self._servers_since = since
-        return {s for s in stopped if now - since[s] < self._guard.hold_s}
+        return {s for s in stopped if proven_at - since[s] < self._guard.hold_s}
 
     def _server_of(self, life: Life) -> str:
         pulse = self._pulses.get(life.key)

@@ -183,6 +183,8 @@ def _epoch_of_empty_stream(found: Found) -> Going:
     if at is None:
         other = before is not None and before.log_id != found.log.log_id
         return "log_replaced" if other else "first", None, None
+    if at.epoch.log_id != found.log.log_id:
+        return "log_replaced", None, None
     if found.snapshot is None:
         return "rebuild", None, None
     if at.epoch.fold_version != FOLD_VERSION:

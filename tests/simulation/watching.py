@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 NAMES = Names(CELL)
 HISTORY_REASONS = ("log_lost_tail", "log_forked", "log_replaced", "first")
+OTHER_LOG_REASONS = ("log_replaced", "first")
 PRESENCE_SLACK_S = 5.0
 """So long a gate may look at presences before it says what came of it."""
 PLANTED = b'{"what": "is this"}'
@@ -70,6 +71,8 @@ class Watch:
         """(lost lineage, a process that had folded some of what was lost)."""
         self._record: Record | None = None
         self._positions: dict[str, Any] = {}
+        self._log_numbered = ""
+        """The log that the latest epoch is of."""
         self._epochs: list[tuple[int, str]] = []
         """Where each epoch began in the view stream as it is now."""
         self._read = {
@@ -175,9 +178,17 @@ class Watch:
             epoch = msgspec.convert(document["epoch"], Epoch)
             self._epochs.append((message.sequence, str(epoch)))
             self.numbering.began(document["reason"])
+            self._check_reason(epoch, document["reason"])
             if document["reason"] in HISTORY_REASONS:
                 self.announced.append(self.world.loop.time())
         self.views.view_stored(message.sequence, message.payload)
+
+    def _check_reason(self, epoch: Epoch, reason: str) -> None:
+        """An epoch over another log says so, unless nothing told of the one before."""
+        before, self._log_numbered = self._log_numbered, epoch.log_id
+        if before not in ("", epoch.log_id) and reason not in OTHER_LOG_REASONS:
+            what = f"{epoch} begins for {reason}; before, {before} was numbered"
+            raise Violation("reason", what)
 
     def _head_stored(self, message: Message) -> None:
         head = decode_head(message.payload)

@@ -248,6 +248,17 @@ def test_both_brakes_together_hold_no_longer_than_one():
     assert names(watch.run(0.5, beating=["w8", "w9"])) == everyone[:8]
 
 
+def test_a_hold_ends_at_a_proven_moment_too():
+    """A judge who was stopped wakes: beats wait for him that he has not heard."""
+    watch = Watch(10, hold_s=5.0)
+    watch.run(3, beating=[f"w{n}" for n in range(10)])
+    verdict = watch.run(10.5)
+    assert (verdict.held, verdict.guard_engaged) == (10, True)
+    watch.now += 6.0  # stopped, for less than counts as blind elsewhere or more
+    late = watch.book.judge(watch.lives, watch.now)
+    assert (late.expire, late.held) == ((), 10)
+
+
 def test_replacing_the_killed_thirty_times_does_not_wear_the_guard_out():
     """S18b: ten of twenty die at once, again and again; each time they are held."""
     watch = Watch(20, share=0.4, hold_s=5.0)

@@ -296,6 +296,16 @@ def test_an_epoch_that_only_memory_knows_is_later_than_the_views(past):
     assert begin.start.epoch_count == 3
 
 
+def test_a_snapshot_of_another_log_says_that_the_log_was_replaced(past):
+    """The stream is empty by age; the snapshot is all that tells of the log before."""
+    past.view.trim(past.view.last + 1)
+    at = past.snapshot.position
+    other = msgspec.structs.replace(at.epoch, log_id="log-0")
+    at = msgspec.structs.replace(at, epoch=other)
+    begin = past.begin(**EMPTIED, **DAMAGED, snapshot_at=at)
+    assert begun(begin) == (0, None, "log_replaced")
+
+
 def test_where_nothing_tells_the_count_the_streams_length_bounds_it(past):
     """Every epoch took a sequence for its start, however many there were."""
     past.view.trim(past.view.last + 1)
