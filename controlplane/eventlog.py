@@ -106,7 +106,7 @@ class EventLog:
         new. An unknown outcome is repeated with the same bytes until there is an
         answer; what is found stored is, whatever followed on its subject, but a claim
         that was released meanwhile is a conflict. Raises `AppendConflictError`,
-        `LogFullError`, `LogUnavailableError` (certainly not stored),
+        `LogFullError`, `LogUnavailableError` (certainly not stored, by this call),
         `AppendOutcomeUnknownError` (no answer within ``settings.append_timeout_s``:
         repeat with the same event), `InvalidIdentityError` (no event).
         """

@@ -111,6 +111,7 @@ class ProjectorService(Lifetime):
             feed=feed,
             appearance=self._appearance,
             clock=clock,
+            every_s=settings.head_every_s,
             core=lambda: self._core,
             do=self._do_for,
         )

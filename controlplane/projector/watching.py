@@ -19,7 +19,6 @@ from .core import Core
 from .effects import Effect
 from .finding import log_end_of
 
-LOOK_S: Final = 1.0
 SNAPSHOT_EVERY: Final = 10
 """Looks at the log between two looks at the snapshot."""
 
@@ -34,18 +33,20 @@ class Watching:
         feed: ViewFeed,
         appearance: Appearance,
         clock: Clock,
+        every_s: float,
         core: Callable[[], Core | None],
         do: Callable[[Core, Iterable[Effect]], None],
     ) -> None:
-        """Tell ``core()``, whichever it is then, and show it in ``appearance``."""
+        """Look each ``every_s``; tell ``core()``, whichever it is then."""
         self._log, self._feed, self._appearance = log, feed, appearance
-        self._clock, self._core, self._do = clock, core, do
+        self._clock, self._every_s = clock, every_s
+        self._core, self._do = core, do
 
     async def run(self) -> None:
         """Look for as long as the projector runs."""
         looks = 0
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(self._every_s)
             looks += 1
             try:
                 await self.look()

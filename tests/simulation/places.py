@@ -67,7 +67,7 @@ class Places:
         self._hashes = {}
         self._fleets = {}
         self._replicas = {}
-        self._shown = {}
+        self._shown = set()
 
     def begun(self, track):
         """The epoch that starts thus: known already, or from now on."""
@@ -181,11 +181,12 @@ class Places:
         """A router would pick only whom the dumb rules let it: "routable".
 
         ``fleet``: a `Fleet` without a lens, of a replica that was checked. ``whole``:
-        compare the reasons of each worker too, as pages and documents show them.
+        compare the reasons of each worker too, as pages and documents show them. What
+        a fleet shows follows from its entities: it is looked at once for each digest.
         """
-        if self._shown.get(who) is fleet.state and not whole:
+        if fleet.state.digest in self._shown and not whole:
             return
-        self._shown[who] = fleet.state
+        self._shown.add(fleet.state.digest)
         right = self._histories.blockers(fleet.state)
         shown = {
             worker.key

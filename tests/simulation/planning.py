@@ -74,14 +74,14 @@ class Planner:
     def __init__(self, rng: Random, workers: int, faults_end_s: float) -> None:
         self._rng, self.faults_end_s = rng, faults_end_s
         self._names = [f"w{number:02}" for number in range(1, workers + 1)]
-        factor = rng.choice((1.0, 2.0, 3.0, 3.0, 4.0))
+        factor = rng.choice((1.0, 2.0, 3.0, 4.0, 4.0))
         self.pace = Pace(
             factor=factor,
             view_max_age_s=rng.choice((60.0, 150.0, 24 * HOUR_S, 24 * HOUR_S)),
             snapshot_every=rng.choice((10, 25, 25, 1000)),
             publish_batch_max=rng.choice((2, 10, 500)),
         )
-        self._ttls = [5.0 * factor, 10.0 * factor, 20.0 * factor]
+        self._ttls = [5.0 * factor, 10.0 * factor, 20.0 * factor, 20.0 * factor]
 
     # ---- the fleet -------------------------------------------------------------
     def fleet(self) -> list[Step]:

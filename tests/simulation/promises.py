@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from controlplane.errors import AppendOutcomeUnknownError
+from controlplane.errors import AppendOutcomeUnknownError, LogUnavailableError
 from controlplane.eventlog import Pending
 from events import ControlPlaneError, PortClaimed, PortReleased, Record
 
@@ -31,6 +31,8 @@ class Promises:
         self._stored: set[str] = set()
         self._refused: dict[str, str] = {}
         """What was refused for good, and how."""
+        self._doubted: set[str] = set()
+        """What may have been stored by an attempt whose outcome nobody knows."""
         self._released: dict[str, float] = {}
         """When a claim's ports were let go."""
         self._asked: dict[str, float] = {}
@@ -52,9 +54,12 @@ class Promises:
     ) -> None:
         """They were told to ``who`` to be certainly not stored."""
         if isinstance(error, AppendOutcomeUnknownError):
+            self._doubted.update(item.event.event_id for item in pending)
             return
         for item in pending:
             event_id = item.event.event_id
+            if event_id in self._doubted and isinstance(error, LogUnavailableError):
+                continue  # that is said of this attempt alone
             if not isinstance(item.event, PortClaimed):
                 self._refused[event_id] = f"{who} was told {type(error).__name__}"
                 self._look(event_id)

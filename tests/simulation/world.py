@@ -38,7 +38,7 @@ def settings_of(pace: Pace) -> Settings:
     """The product's settings at this pace."""
     factor = pace.factor
     return Settings(
-        lease_s=2.0 * factor,
+        lease_s=1.0 + 2.0 * factor,
         head_every_s=1.0 * factor,
         canary_every_s=0.5 * factor,
         blind_gap_s=1.0 * factor,
