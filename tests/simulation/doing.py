@@ -60,6 +60,7 @@ NAMES = Names(CELL)
 MAKE_AGAIN_S = 0.3
 LOST = "answers_to_lose"
 UPGRADE_S = 6.0
+DIE_S_MAX = 4.0
 UNKNOWN = {"type": "worker_blessed.v1", "event_id": "planted", "by": "somebody"}
 
 
@@ -125,10 +126,16 @@ class Doing:
             else:
                 host.process.kill()
         if step.restart_s is None:
+            # An idle process takes its time: it is not spared for that.
             host.wanted = False
+            self._later(DIE_S_MAX, self._kill, host.process)
         else:
             # It may not have died yet: then nothing is to be started, and it goes on.
             self._later(step.restart_s, self._restart, host)
+
+    def _kill(self, process: Process | None) -> None:
+        if process is not None:
+            process.kill()
 
     def _upgraded(self, host: Host, old: Process | None) -> None:
         """Start the other version as soon as the old process has ended."""

@@ -101,31 +101,23 @@ class Process:
         self._waiting.append(handle)
 
 
-class Handle:
-    """A callback to come. Looks like asyncio's, as far as anybody looks."""
+class Handle(list):  # type: ignore[type-arg]
+    """A callback to come: what, with what, in which context, of which process.
 
-    __slots__ = ("_when_s", "args", "callback", "context", "gone", "process")
+    Looks like asyncio's, as far as anybody looks. A list, for there are many.
+    """
 
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: Context,
-        when_s: float,
-    ) -> None:
-        self.callback, self.args, self.context = callback, args, context
-        self.process = context.get(PROCESS)
-        self._when_s, self.gone = when_s, False
+    __slots__ = ()
 
     def cancel(self) -> None:
-        self.gone = True
-        self.callback, self.args = _nothing, ()
+        self[0] = None
 
     def cancelled(self) -> bool:
-        return self.gone
+        return self[0] is None
 
-    def when(self) -> float:
-        return self._when_s
+    @property
+    def process(self) -> Process | None:
+        return self[3]  # type: ignore[no-any-return]
 
 
 class SimTask(asyncio.Task):  # type: ignore[type-arg]
@@ -186,7 +178,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def _said(self, handle: Handle) -> str:
         who = "nobody" if handle.process is None else handle.process.name
-        what = getattr(handle.callback, "__qualname__", "a task")
+        what = getattr(handle[0], "__qualname__", "a task")
         busy = f"more than {BUSY_MAX} callbacks within {INSTANT_S} s"
         return f"{busy}; the next is of {who}: {what}"
 
@@ -195,19 +187,19 @@ class SimLoop(asyncio.AbstractEventLoop):
         take, running = self.ready.popleft, State.RUNNING
         for _ in range(count):
             handle = take()
-            if handle.gone:
+            callback, args, context, process = handle
+            if callback is None:
                 continue
-            process = handle.process
             if process is None:
                 self._put_on(None)
-                handle.context.run(handle.callback, *handle.args)
+                context.run(callback, *args)
             elif process.state is not running:
                 process.withhold(handle)
             else:
                 if process.version is not self._version:
                     self._put_on(process.version)
                 self.callbacks += 1
-                handle.context.run(handle.callback, *handle.args)
+                context.run(callback, *args)
                 if process.look is not None:
                     process.look()
                 if process.die_in > 0:
@@ -246,7 +238,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self._now_s
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
-        handle = Handle(callback, args, context or copy_context(), self._now_s)
+        if context is None:
+            context = copy_context()
+        handle = Handle((callback, args, context, context.get(PROCESS)))
         self.ready.append(handle)
         return handle
 
@@ -260,7 +254,9 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_at(
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> Any:
-        return self.schedule(when, callback, args, context or copy_context())
+        if context is None:
+            context = copy_context()
+        return self.schedule(when, callback, args, context)
 
     def schedule(
         self,
@@ -270,7 +266,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         context: Context,
     ) -> Handle:
         """As `call_at`, for those who call it most."""
-        handle = Handle(callback, args, context, when)
+        handle = Handle((callback, args, context, context.get(PROCESS)))
         heappush(self._timers, (when, next(self._numbers), handle))
         return handle
 
@@ -343,7 +339,3 @@ def _known_at_once(loop: SimLoop) -> Iterator[None]:
     finally:
         for module, name, found in places:
             setattr(module, name, found)
-
-
-def _nothing() -> None:
-    return None

@@ -74,7 +74,7 @@ class Planner:
     def __init__(self, rng: Random, workers: int, faults_end_s: float) -> None:
         self._rng, self.faults_end_s = rng, faults_end_s
         self._names = [f"w{number:02}" for number in range(1, workers + 1)]
-        factor = rng.choice((1.0, 2.0, 3.0, 4.0, 4.0))
+        factor = rng.choices((1.0, 2.0, 3.0, 4.0), (1, 1, 2, 6))[0]
         self.pace = Pace(
             factor=factor,
             view_max_age_s=rng.choice((60.0, 150.0, 24 * HOUR_S, 24 * HOUR_S)),
@@ -98,7 +98,7 @@ class Planner:
         steps: list[Step] = [entry]
         adapters = 0
         while True:
-            at_s += rng.expovariate(1 / 120)
+            at_s += rng.expovariate(1 / 150)
             if at_s > self.faults_end_s:
                 return steps
             verb = rng.choices(VERBS, (1, 4, 1, 3, 2, 1, 1))[0]

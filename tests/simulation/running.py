@@ -125,7 +125,8 @@ def collected_afterwards() -> Iterator[None]:
         with warnings.catch_warnings():
             # Coroutines that a process made and did not come to start.
             warnings.simplefilter("ignore", RuntimeWarning)
-            gc.collect()
+            # All that the run made is young: nothing was collected meanwhile.
+            gc.collect(0)
         sys.unraisablehook = hook
         if was_enabled:
             gc.enable()

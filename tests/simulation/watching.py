@@ -71,6 +71,9 @@ class Watch:
         """(lost lineage, a process that had folded some of what was lost)."""
         self._record: Record | None = None
         self._positions: dict[str, Any] = {}
+        self._claims: set[tuple[str | None, int, str]] = set()
+        """What was said, and found true of some history: that it stays."""
+        self._head = b""
         self._log_numbered = ""
         """The log that the latest epoch is of."""
         self._epochs: list[tuple[int, str]] = []
@@ -191,6 +194,9 @@ class Watch:
             raise Violation("reason", what)
 
     def _head_stored(self, message: Message) -> None:
+        if message.payload == self._head:
+            return
+        self._head = message.payload
         head = decode_head(message.payload)
         if head is not None:
             self.views.check_head(head)
@@ -221,7 +227,10 @@ class Watch:
             self._check_presence(report.presence)
 
     def _check_presence(self, said: Presence) -> None:
-        self.views.check_claim(said.name, said.epoch, said.revision, said.digest)
+        claim = (said.epoch, said.revision, said.digest)
+        if claim not in self._claims:
+            self.views.check_claim(said.name, *claim)
+            self._claims.add(claim)
 
     def _snapshot_stored(self, message: Message) -> None:
         if message.subject != NAMES.snapshot_pointer:

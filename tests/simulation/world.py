@@ -40,7 +40,7 @@ def settings_of(pace: Pace) -> Settings:
     return Settings(
         lease_s=1.0 + 2.0 * factor,
         head_every_s=1.0 * factor,
-        canary_every_s=0.5 * factor,
+        canary_every_s=0.3 + 0.4 * factor,
         blind_gap_s=1.0 * factor,
         canary_lost_s=5.0 * factor,
         behind_max_s=1.0 * factor,
