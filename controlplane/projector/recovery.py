@@ -180,11 +180,12 @@ def _why_it_ends(found: Found, message: ViewMessage) -> str | None:
 def _epoch_of_empty_stream(found: Found) -> Going:
     """The stream is empty, by age or because it is new: ask the snapshot."""
     at, before = found.snapshot_at, found.remembered
-    if at is None:
-        other = before is not None and before.log_id != found.log.log_id
-        return "log_replaced" if other else "first", None, None
-    if at.epoch.log_id != found.log.log_id:
+    known = before.log_id if at is None and before is not None else None
+    known = at.epoch.log_id if at is not None else known
+    if known not in (None, found.log.log_id):
         return "log_replaced", None, None
+    if at is None:
+        return "first", None, None
     if found.snapshot is None:
         return "rebuild", None, None
     if at.epoch.fold_version != FOLD_VERSION:
