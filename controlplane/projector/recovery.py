@@ -177,7 +177,9 @@ def _why_it_ends(found: Found, message: ViewMessage) -> str | None:
     return None
 
 
-def _epoch_of_empty_stream(found: Found) -> Going:
+def _epoch_of_empty_stream(  # noqa: PLR0911 - a list of reasons
+    found: Found,
+) -> Going:
     """The stream is empty, by age or because it is new: ask the snapshot."""
     at, before = found.snapshot_at, found.remembered
     known = before.log_id if at is None and before is not None else None
