@@ -55,7 +55,7 @@ def write_for_ever(file: CheckpointFile, first: int, made: list[Replica]) -> Non
 
 def main(path: Path, seed: int) -> None:
     """Kill so many writers; the file is whole after each."""
-    chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    chance = random.Random(seed)
     made = [replica(ordinal) for ordinal in range(50)]
     file = CheckpointFile(path, "default")
     file.write(made[0], datetime.now(UTC))
