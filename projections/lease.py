@@ -5,8 +5,8 @@ when it has been silent for longer than its lease, not counting the judge's blin
 at a moment that a canary has proven: one sent after the deadline came back the way
 that beats come, so a beat sent before would have come too.
 
-Whoever was blind cannot know which beats he missed: from then on nobody is overdue
-before he could have beaten once more.
+Whoever is blind judges nobody, and cannot know which beats he missed: when he sees again
+nobody is overdue before he could have beaten once more.
 
 Two brakes delay, with a bound, and never forgive:
 - the guard: if more than a share of all lives, and at least so many, fall silent
@@ -82,6 +82,7 @@ class LeaseBook:
         self._servers_since: dict[str, float] = {}
         self._quiet_until: float | None = None
         self._sighted_at = -math.inf
+        self._last = Verdict()
         self.blind_s = 0.0
         """All blind time so far."""
 
@@ -148,9 +149,9 @@ class LeaseBook:
         self._forget(lives)
         self._quiet_until = None
         at = self._proven_at
-        if at is None:
+        if at is None or self._is_blind(now):
             self._welcome(lives, now)
-            return Verdict()
+            return msgspec.structs.replace(self._last, expire=())
         earliest = math.inf
         overdue: list[Overdue] = []
         silent: list[Life] = []
@@ -171,7 +172,13 @@ class LeaseBook:
                     overdue.append(Overdue(life, silence_s))
         if not silent:
             self._quiet_until = earliest
-        return self._brake(lives, overdue, silent, (at, now), own_server)
+        self._last = self._brake(lives, overdue, silent, (at, now), own_server)
+        return self._last
+
+    def _is_blind(self, now: float) -> bool:
+        """Whether what was proven is old: beats may wait that nobody has looked at."""
+        returned_at = self._returned_at
+        return returned_at is None or now - returned_at > self._guard.blind_gap_s
 
     def _brake(
         self,

@@ -50,7 +50,7 @@ def _server_forgotten(beat: Any) -> Any:
 def _guard_begins_anew(brake: Any) -> Any:
     def braked(self: Any, lives: Any, overdue: Any, silent: Any, *rest: Any) -> Any:
         if self._guard_since is not None:
-            self._guard_since = rest[0]
+            self._guard_since = rest[0][1]
         return brake(self, lives, overdue, silent, *rest)
 
     return braked
@@ -96,7 +96,10 @@ MUTANTS = (
     Mutant(
         "expire-without-blind-time",
         "what the judge did not see counts as silence",
-        (Patch(LeaseBook, "canary_returned", _never_blind),),
+        (
+            Patch(LeaseBook, "canary_returned", _never_blind),
+            Patch(LeaseBook, "sighted", always(None)),
+        ),
         plans=("deaf-judge",),
     ),
     Mutant(

@@ -102,7 +102,7 @@ def claim_expire_repeat(variant: int, rng: Random) -> list[Step]:
 
 def slow_judge(variant: int, rng: Random) -> list[Step]:
     """A slow leader decides on many, stops, and goes on when they are back."""
-    at_s = 64.9 + 0.1 * variant
+    at_s = 71.0 + 0.5 * variant
     names = [f"w{number:02}" for number in range(1, 25)]
     return [
         *fleet(24, ttl_s=5.0),

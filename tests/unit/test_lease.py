@@ -259,6 +259,17 @@ def test_a_hold_ends_at_a_proven_moment_too():
     assert (late.expire, late.held) == ((), 10)
 
 
+def test_a_judge_who_was_stopped_goes_on_with_nothing_that_he_knew_before():
+    """He would have expired somebody in the next moment; that was a while ago."""
+    watch = Watch(2)
+    watch.run(10, beating=["w1"])
+    watch.book.canary_returned(watch.now, watch.now)
+    watch.now += 1.5
+    assert watch.book.judge(watch.lives, watch.now).expire == ()
+    assert watch.run(5).expire == ()
+    assert names(watch.run(1.0, beating=["w1"])) == ["w0"]
+
+
 def test_replacing_the_killed_thirty_times_does_not_wear_the_guard_out():
     """S18b: ten of twenty die at once, again and again; each time they are held."""
     watch = Watch(20, share=0.4, hold_s=5.0)
