@@ -5,8 +5,8 @@ when it has been silent for longer than its lease, not counting the judge's blin
 at a moment that a canary has proven: one sent after the deadline came back the way
 that beats come, so a beat sent before would have come too.
 
-Whoever is blind judges nobody, and cannot know which beats he missed: when he sees again
-nobody is overdue before he could have beaten once more.
+Whoever is blind judges nobody, and cannot know which beats he missed: when he sees
+again, nobody is overdue before he could have beaten once more.
 
 Two brakes delay, with a bound, and never forgive:
 - the guard: if more than a share of all lives, and at least so many, fall silent
