@@ -19,7 +19,8 @@ QUICK = (
     ("delta-from-outside", "fold", ()),
     ("held-is-live", "routable", ()),
 )
-"""Mutant, the invariant that notices, and in which special plans; else in seed 1."""
+"""Mutant, the invariant that notices, and in which special plan; else in some seed."""
+FEW = range(1, 9)
 
 
 def product():
@@ -94,8 +95,9 @@ def test_special_plans_hold(seed):
 
 @pytest.mark.parametrize(("name", "invariant", "plans"), QUICK)
 def test_a_deliberate_fault_is_caught(name, invariant, plans):
-    seed = numbers_of(*plans)[0] if plans else 1
+    seeds = numbers_of(*plans)[:1] if plans else FEW
     with BY_NAME[name].applied():
-        broken = attempt(run, plan_of(seed)).broken
+        runs = (attempt(run, plan_of(seed)).broken for seed in seeds)
+        broken = next((found for found in runs if found is not None), None)
     assert broken is not None
     assert broken.invariant == invariant

@@ -102,7 +102,7 @@ def test_a_router_shows_as_routable_whom_it_should(monkeypatch):
     everybody = "projections.readiness._live"
     monkeypatch.setattr(everybody, lambda _, members: tuple(members.workers.values()))
     same = Fleet(build(fleet.state.entities()))
-    violation("routable", told.views.check_shown, "r1", same)
+    violation("routable", told_all().views.check_shown, "r1", same)
 
 
 # ---- what processes say --------------------------------------------------------
