@@ -6,7 +6,7 @@ at a moment that a canary has proven: one sent after the deadline came back the 
 that beats come, so a beat sent before would have come too.
 
 Whoever is blind judges nobody, and cannot know which beats he missed: when he sees
-again, nobody is overdue before he could have beaten once more.
+again, nobody is expired before he could have beaten once more, or two leases are over.
 
 Two brakes delay, with a bound, and never forgive:
 - the guard: if more than a share of all lives, and at least so many, fall silent
@@ -30,6 +30,8 @@ from .life import Life, LifeKey, Lives
 
 NEXT_BEAT_SHARE: Final = 1 / 2
 """Within this share of its lease a life beats at least once: twice in one at least."""
+LEASES_MAX: Final = 2
+"""After so many leases of silence nobody is awaited, however often sight was lost."""
 SILENT_SHARE: Final = 2 / 3
 """After this share of its lease without a beat (two missed) a life counts as silent."""
 
@@ -57,7 +59,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     expire: tuple[Overdue, ...] = ()
     """In order of their lives' keys."""
     held: int = 0
-    """Overdue lives that a brake keeps."""
+    """Overdue lives that a brake keeps, or whose next beat is awaited."""
     guard_engaged: bool = False
 
 
@@ -155,7 +157,6 @@ class LeaseBook:
         earliest = math.inf
         overdue: list[Overdue] = []
         silent: list[Life] = []
-        sighted_s = at - self._sighted_at
         for key, life in lives.items():
             pulse = self._pulses.get(key)
             if pulse is None:
@@ -165,14 +166,12 @@ class LeaseBook:
             earliest = min(earliest, at + left_s)
             if left_s < 0:
                 silent.append(life)
-                if (
-                    silence_s > life.lease_ttl_s
-                    and sighted_s > life.lease_ttl_s * NEXT_BEAT_SHARE
-                ):
+                if silence_s > life.lease_ttl_s:
                     overdue.append(Overdue(life, silence_s))
         if not silent:
             self._quiet_until = earliest
-        self._last = self._brake(lives, overdue, silent, (at, now), own_server)
+        verdict = self._brake(lives, overdue, silent, (at, now), own_server)
+        self._last = _without_those_to_await(verdict, at - self._sighted_at)
         return self._last
 
     def _is_blind(self, now: float) -> bool:
@@ -251,6 +250,18 @@ class LeaseBook:
             gone = [key for key in self._pulses if key not in lives]
             for key in gone:
                 del self._pulses[key]
+
+
+def _without_those_to_await(verdict: Verdict, sighted_s: float) -> Verdict:
+    """Only who had a chance to beat since the judge sees again, or long enough."""
+    expire = tuple(
+        overdue
+        for overdue in verdict.expire
+        if sighted_s > overdue.life.lease_ttl_s * NEXT_BEAT_SHARE
+        or overdue.silent_for_s > overdue.life.lease_ttl_s * LEASES_MAX
+    )
+    awaited = len(verdict.expire) - len(expire)
+    return msgspec.structs.replace(verdict, expire=expire, held=verdict.held + awaited)
 
 
 def _key(overdue: Overdue) -> LifeKey:

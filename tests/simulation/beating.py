@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from events import PortClaimed, Record, WorkerExpired, WorkerRegistered
 
+from .outcome import Violation
+
 if TYPE_CHECKING:
     from .world import World
 
@@ -20,6 +22,11 @@ DECIDED_S = 7.0
 reading); from then on it is repeated until there is an answer."""
 SLACK_S = 0.05
 RECONNECT_S = 0.5
+
+
+LOOK_S = 5.0
+HELD_S = 50.0
+"""The guard's hold, and as much again as it takes to append."""
 
 
 class Beating:
@@ -32,9 +39,16 @@ class Beating:
         self._began: dict[str, float] = {}
         """When the append of an event began."""
         self._outages: list[tuple[float, float]] = []
+        self._unwatched_s = 0.0
+        """For so long in all nobody could judge: no leader, or one in trouble."""
+        self._log_changed_at = 0.0
+        """Lives may be in it again that had ended; then they have a lease anew."""
+        self._unwatched_at: dict[str, float] = {}
+        """The same when a life beat last."""
 
     def arrived(self, incarnation: str) -> None:
         self._arrivals[incarnation].append(self._world.loop.time())
+        self._unwatched_at[incarnation] = self._unwatched_s
 
     def appending(self, event_id: str) -> None:
         self._began.setdefault(event_id, self._world.loop.time())
@@ -50,7 +64,33 @@ class Beating:
 
     def _begin(self, incarnation: str, ttl_s: float) -> None:
         self._ttl[incarnation] = max(self._ttl.get(incarnation, 0.0), ttl_s)
-        self._arrivals[incarnation].append(self._world.loop.time())
+        self.arrived(incarnation)
+
+    def log_changed(self) -> None:
+        """The log lost its end, or is another."""
+        self._log_changed_at = self._world.loop.time()
+
+    def look(self) -> None:
+        """Every few seconds: whoever fell silent is out within a bound.
+
+        That is two leases and the guard's hold, of the time that somebody judged in.
+        """
+        judges = [host for host in self._hosts("judges_well") if host.judges_well]
+        if not judges:
+            self._unwatched_s += LOOK_S
+            return
+        now = self._world.loop.time()
+        since = max(self._log_changed_at, *(host.started_at for host in judges))
+        for life in self._world.watch.histories.dumb.lives:
+            incarnation = life[2]
+            times = self._arrivals.get(incarnation)
+            if not times:
+                continue
+            missed_s = self._unwatched_s - self._unwatched_at[incarnation]
+            silent_s = now - max(times[-1], since) - missed_s
+            if silent_s > 2 * self._ttl[incarnation] + HELD_S:
+                what = f"{life} has been silent for {silent_s:.0f} s, and is in"
+                raise Violation("overdue", what)
 
     def outage(self, begin: float, end: float) -> None:
         """The broker stood still, or was down, in this time.
@@ -67,7 +107,8 @@ class Beating:
         """Whether the life beat all the time before ``record`` ends it."""
         if record is None or not isinstance(record.event, WorkerExpired):
             return False
-        hosts = [host for host in self._hosts() if host.beats_for(incarnation)]
+        hosts = self._hosts("beats_for")
+        hosts = [host for host in hosts if host.beats_for(incarnation)]
         if not any(self._can_be_heard(host) for host in hosts):
             return False
         now = self._world.loop.time()
@@ -88,9 +129,8 @@ class Beating:
         """
         return not (host.black or host.cut)
 
-    def _hosts(self) -> list[Any]:
-        hosts = self._world.hosts.values()
-        return [host for host in hosts if hasattr(host, "beats_for")]
+    def _hosts(self, able: str) -> list[Any]:
+        return [host for host in self._world.hosts.values() if hasattr(host, able)]
 
     def _gap(self, before: float, after: float) -> float:
         """The silence between two beats, without what the broker is to blame for."""

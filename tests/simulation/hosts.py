@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 CELL = "sim"
 START_AGAIN_S = 1.0
+QUIET_S = 5.0
 
 
 def _where(error: BaseException) -> str:
@@ -222,6 +223,13 @@ class ProjectorHost(Host):
                 self.say(f"ended: {error}")
             await service.stop()
             await asyncio.sleep(START_AGAIN_S)
+
+    @property
+    def judges_well(self) -> bool:
+        """Whether it leads, and nothing has kept it from hearing lately."""
+        service = self.service
+        leads = service is not None and service.leading
+        return leads and self.quiet_for_s > QUIET_S and not self.weather.late_s
 
     async def stop(self) -> None:
         """A clean stop: SIGTERM."""

@@ -22,7 +22,7 @@ from projections import FOLD_VERSION, Epoch, Fleet
 from tests.simulation.history import Histories
 from tests.simulation.views import Views
 
-from .beating import Beating
+from .beating import LOOK_S, Beating
 from .ending import Ending
 from .hosts import CELL, Host, ProjectorHost, RouterHost
 from .loop import Process, State
@@ -98,6 +98,7 @@ class Watch:
         self.world.trace.line("broker", f"{stream} made")
         if stream == NAMES.log_stream:
             self.histories.log_created(spec.metadata[LOG_ID])
+            self.beating.log_changed()
 
     def gone(self, stream: str) -> None:
         self.world.trace.line("broker", f"{stream} deleted")
@@ -111,6 +112,7 @@ class Watch:
         if stream == NAMES.log_stream:
             self._note_witnesses(last)
             self.histories.log_truncated(last)
+            self.beating.log_changed()
             self.promises.forget()
         elif stream == NAMES.view_stream:
             self.views.view_truncated(last)
@@ -264,6 +266,12 @@ class Watch:
 
     def _is_beating(self, *life: str) -> bool:
         return self.beating.beats(self._record, life[2])
+
+    def look(self) -> None:
+        """Look at what nobody tells, and again later."""
+        with self.world.checking():
+            self.beating.look()
+        self.world.loop.call_later(LOOK_S, self.look)
 
     # ---- what hosts tell -------------------------------------------------------
     def appending(self, pending: Sequence[Pending]) -> None:

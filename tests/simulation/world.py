@@ -154,6 +154,7 @@ class World:
             host.wanted = True
             loop.call_at(0.01 + 0.3 * number, host.start)
         loop.call_at(0.2, lambda: self.operator.process.spawn(self.make_cell()))
+        loop.call_at(1.0, self.watch.look)
         for step in self.plan.steps:
             loop.call_at(step.at_s, self._doing.do, step)
 

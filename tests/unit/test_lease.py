@@ -115,6 +115,33 @@ def test_after_blindness_everybody_may_beat_once_more():
     assert names(watch.run(0.5, beating=["w0"])) == ["w1"]
 
 
+@pytest.mark.parametrize("blink", ["blind", "contact"])
+def test_a_judge_who_blinks_again_and_again_expires_the_dead_all_the_same(blink):
+    """Within two leases, not counting what was blind; the living go on."""
+    watch, silent_s = Watch(4), 0.0
+    alive = ["w1", "w2", "w3"]
+    watch.run(3, beating=[*alive, "w0"])
+    while not (verdict := watch.run(2.0, beating=alive)).expire:
+        silent_s += 2.0
+        assert silent_s < 3 * TTL
+        if blink == "blind":
+            watch.run(1.0, canary=False)
+        else:
+            watch.book.sighted(watch.now)
+    assert names(verdict) == ["w0"]
+
+
+def test_a_hold_ends_though_the_judge_blinks():
+    """Eight of ten are dead: held for as long as was said, and then let go."""
+    watch, alive = Watch(10, hold_s=30.0), ["w8", "w9"]
+    watch.run(3, beating=[f"w{n}" for n in range(10)])
+    for _ in range(20):
+        if names(watch.run(6.0, beating=alive)) == [f"w{n}" for n in range(8)]:
+            break
+        watch.book.sighted(watch.now)
+    assert watch.now < 3 + TTL + 30 + 2 * TTL
+
+
 def test_contact_found_again_counts_as_sight_found_again():
     watch = Watch(2)
     watch.run(8)
