@@ -47,7 +47,6 @@ class Process:
     def __init__(self, name: str, loop: SimLoop) -> None:
         self.name: Final = name
         self.state = State.RUNNING
-        self.wall_offset_s = 0.0
         self.version: object = None
         """Which software it runs; see `SimLoop.switch`."""
         self.look: Callable[[], None] | None = None

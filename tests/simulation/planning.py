@@ -168,16 +168,21 @@ class Planner:
     def waits(self) -> list[Step]:
         """Somebody waits for routers now and then, and at the very end."""
         rng = self._rng
-        times = [rng.uniform(5, self.faults_end_s) for _ in range(4)]
-        return [
+        some = [
             Wait(
-                at_s=at_s,
+                at_s=rng.uniform(5, self.faults_end_s),
                 kind=rng.choice(("wait", "synced", "wait_for")),
                 router=rng.choice(ROUTERS),
                 timeout_s=rng.choice((5.0, 30.0)),
             )
-            for at_s in [*times, self.faults_end_s + 90]
+            for _ in range(4)
         ]
+        well_s = self.faults_end_s + 90
+        every = [
+            Wait(at_s=well_s, kind="synced", router=router, timeout_s=5.0)
+            for router in ROUTERS
+        ]
+        return [*some, *every, Wait(at_s=well_s + 10, kind="wait", timeout_s=5.0)]
 
     # ---- faults ----------------------------------------------------------------
     def faults(self) -> list[Step]:
@@ -353,7 +358,7 @@ class Planner:
     def _upgrade(self) -> list[Step]:
         """Every projector and router begins old and is upgraded in turn."""
         steps: list[Step] = [
-            Upgrade(at_s=1.5, process=process, version="old") for process in CORE
+            Upgrade(at_s=0.0, process=process, version="old") for process in CORE
         ]
         at_s = self._rng.uniform(40, self.faults_end_s - 120)
         for process in self._rng.sample(CORE, len(CORE)):

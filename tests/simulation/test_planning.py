@@ -72,7 +72,7 @@ def test_all_that_goes_wrong_has_ended_when_the_plan_says_so(plans):
         for step in plan.steps:
             lasts = [getattr(step, name, None) or 0.0 for name in LENGTHS]
             late_s = LATE_S if isinstance(step, Enter) else 0.0
-            if step is plan.steps[-1]:
+            if step in plan.steps[-4:]:
                 late_s = plan.end_s  # somebody waits for routers when all is over
             end_s = step.at_s + max(lasts)
             assert end_s <= plan.faults_end_s + late_s + 0.001, (plan.seed, step)
@@ -93,7 +93,7 @@ def test_steps_stand_in_the_order_of_their_times(plans):
     for plan in plans:
         times = [step.at_s for step in plan.steps]
         assert times == sorted(times)
-        assert times[0] > 0
+        assert times[0] >= 0
 
 
 def test_moods_differ(plans):

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .world import World
 
 
+WELL_S = 80.0
+"""So long after the last fault everything is well again."""
+
+
 class SimPlane(Plane):
     """The product's plane over a connection of the simulation."""
 
@@ -65,11 +69,21 @@ class Waits:
                 result = await SimPlane(world).wait(end, timeout_s=step.timeout_s)
             except ControlPlaneError as error:
                 world.operator.say(f"wait failed: {type(error).__name__}")
+                self._must_not_fail(step, repr(error))
                 return
         world.operator.say(f"wait {end}: {result.reached} {result.missing}")
+        if not result.reached:
+            self._must_not_fail(step, f"missing: {result.missing}")
         if result.reached and world.watch.histories.current is lineage:
             with world.checking():
                 self._check_reached(end)
+
+    def _must_not_fail(self, step: Wait, why: str) -> None:
+        """Long after the last fault whoever waits is told yes."""
+        if step.at_s > self._world.plan.faults_end_s + WELL_S:
+            with self._world.checking():
+                what = f"{step.kind} at {step.at_s:.0f} s was told no: {why}"
+                raise Violation(step.kind, what)
 
     def _check_reached(self, end: int) -> None:
         """Every router that has been there for long must have what was waited for."""
@@ -105,6 +119,7 @@ class Waits:
                 await view.wait_for(end, step.timeout_s)
             except (TimeoutError, ControlPlaneError) as error:
                 host.say(f"wait_for failed: {type(error).__name__}")
+                self._must_not_fail(step, repr(error))
                 return
         host.say(f"wait_for {end}: at {view.revision}")
         if view.revision < end:
@@ -122,6 +137,7 @@ class Waits:
                 await view.synced(step.timeout_s)
             except (TimeoutError, ControlPlaneError) as error:
                 host.say(f"synced failed: {type(error).__name__}")
+                self._must_not_fail(step, repr(error))
                 return
         host.say(f"synced at {view.revision}, asked at {end}")
         if lineage is not None and world.watch.histories.current is lineage:

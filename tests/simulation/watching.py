@@ -7,6 +7,7 @@ check is made at once, so that a violation shows where it began.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,8 +18,14 @@ from controlplane.eventlog import RECORDED_AT, Appended, Pending
 from controlplane.presence import Presence, RouterReport
 from controlplane.topology import LOG_ID, Names
 from controlplane.viewfeed import SnapshotPointer, decode_head, unpack_snapshot
-from events import Record, WorkerEvent, decode_record, read_or_none
-from projections import FOLD_VERSION, Epoch, Fleet
+from events import Record, Role, WorkerEvent, decode_record, read_or_none
+from projections import (
+    FOLD_VERSION,
+    Epoch,
+    Fleet,
+    ModelNotFoundError,
+    ModelUnavailableError,
+)
 from tests.simulation.history import Histories
 from tests.simulation.views import Views
 
@@ -41,6 +48,8 @@ if TYPE_CHECKING:
 NAMES = Names(CELL)
 HISTORY_REASONS = ("log_lost_tail", "log_forked", "log_replaced", "first")
 OTHER_LOG_REASONS = ("log_replaced", "first")
+MODELS = ("llama", "qwen")
+ENTRY = (Role.AGGREGATED, Role.DECODE)
 PRESENCE_SLACK_S = 5.0
 """So long a gate may look at presences before it says what came of it."""
 PLANTED = b'{"what": "is this"}'
@@ -71,6 +80,7 @@ class Watch:
         """(lost lineage, a process that had folded some of what was lost)."""
         self._record: Record | None = None
         self._positions: dict[str, Any] = {}
+        self._chance = Random(f"{world.plan.seed}/picks")
         self._claims: set[tuple[str | None, int, str]] = set()
         """What was said, and found true of some history: that it stays."""
         self._head = b""
@@ -302,11 +312,30 @@ class Watch:
         self._positions[host.name] = replica
         if old is not None:
             self._check_forward(host.name, old, replica)
-        if host.version is not None:
-            return
         self.views.check_replica(host.name, replica)
-        fleet = Fleet(replica.fleet)
-        self.views.check_shown(host.name, fleet)
+        self.views.check_shown(host.name, Fleet(replica.fleet))
+        self._check_picks(host)
+
+    def _check_picks(self, host: RouterHost) -> None:
+        """Whom a router picks now may be picked; who may be is not refused."""
+        view = host.view
+        assert view is not None
+        fleet = view.fleet
+        for model in MODELS:
+            try:
+                worker = view.pick(model, rng=self._chance)
+            except (ModelNotFoundError, ModelUnavailableError) as error:
+                right = self.histories.blockers(fleet.state)
+                entered = [
+                    key
+                    for key, put in fleet.state.workers.items()
+                    if put.model == model and put.role in ENTRY and not right[key]
+                ]
+                if entered:
+                    what = f"{host.name} refuses {model}: {error}; there is {entered}"
+                    raise Violation("routable", what) from error
+            else:
+                self.views.check_pickable(host.name, fleet, [worker])
 
     def node_stalled(self, node: str, for_s: float) -> None:
         self.serving.stalled(node, for_s)
