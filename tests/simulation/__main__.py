@@ -30,6 +30,7 @@ from tests.simulation.running import (
     attempt,
     mutant_named,
     mutants_of,
+    plan_of,
     seeds_for,
     world_named,
 )
@@ -40,7 +41,7 @@ from tests.simulation.table import show_json, show_table
 OK: Final = 0
 BROKEN: Final = 1
 USAGE: Final = 64
-_SEEDS_END: Final = 2**31
+_CHOSEN_BELOW: Final = 2**31
 _TOO_MUCH: Final = 2**53
 
 app: Final = App(
@@ -91,33 +92,34 @@ class Searching(Sweeping):
 
     def limits(self, seconds: float) -> Limits:
         """How long things may take, with so long for beginning seeds."""
-        _at_least(0, seconds=seconds, shrink_s=self.shrink_s)
+        _at_least(0, shrink_s=self.shrink_s)
         return Limits(seconds=seconds, shrink_s=self.shrink_s, stuck_s=self.stuck_s)
 
-    @property
-    def first_seed(self) -> int:
-        """The seed to begin with."""
-        if self.first is None:
-            return secrets.randbelow(_SEEDS_END)
-        _at_least(0, **{"from": self.first})
-        return self.first
+    def seeds(self) -> range:
+        """The seeds to try: the first, and all that there are after it."""
+        world = world_named(self.world)
+        first = self.first
+        if first is None:
+            first = secrets.randbelow(_CHOSEN_BELOW)
+        plan_of(world, first)
+        return range(first, world.seeds_end)
 
 
 @app.command
 def sim(*, seconds: float = 60.0, options: Searching = Searching()) -> int:
     """Run new seeds for a while; stop at the first that fails, and shrink it."""
-    limits = options.limits(seconds)
-    first = options.first_seed
+    _at_least(0, seconds=seconds)
+    limits, seeds = options.limits(seconds), options.seeds()
     progress = Progress(quiet=options.quiet, every_s=10.0)
     with Stop() as stop, options.crew() as crew:
-        sweep = Sweep(crew, first, limits)
-        progress.say(f"sim: seeds from {first}")
+        sweep = Sweep(crew, seeds, limits)
+        progress.say(f"sim: seeds from {seeds.start}")
         for _ in sweep.until_one_fails(until=lambda: stop.signal is not None):
             progress.tick(sweep.tally)
         progress.clear()
         if not sweep.failed:
             verdict = "stopped; all held" if stop.signal else "all hold"
-            _print((f"sim: {sweep.tally}, from {first}: {verdict}",))
+            _print((f"sim: {sweep.tally}, from {seeds.start}: {verdict}",))
             return stop.exit_code
         progress.say(f"sim: {sweep.tally}, and seed {sweep.failed[0].seed} fails")
         _shrink_and_tell(sweep, sweep.failed[0], stop, progress, options.world)
@@ -130,13 +132,13 @@ def soak(*, hours: float = 8.0, options: Searching = Searching()) -> int:
 
     Stops at the end, or by Ctrl-C or SIGTERM, and says what it found.
     """
-    limits = options.limits(hours * 3600)
-    first = options.first_seed
+    _at_least(0, hours=hours)
+    limits, seeds = options.limits(hours * 3600), options.seeds()
     progress = Progress(quiet=options.quiet, every_s=300.0)
     shapes: dict[tuple[str, ...], Failure] = {}
     with Stop() as stop, options.crew() as crew:
-        sweep = Sweep(crew, first, limits)
-        progress.say(f"soak: seeds from {first}")
+        sweep = Sweep(crew, seeds, limits)
+        progress.say(f"soak: seeds from {seeds.start}")
         for failure in sweep.gather(until=lambda: stop.signal is not None):
             if failure is not None and failure.shape not in shapes:
                 shapes[failure.shape] = failure
@@ -152,11 +154,11 @@ def soak(*, hours: float = 8.0, options: Searching = Searching()) -> int:
 def shrink(*, seed: int, options: Searching = Searching()) -> int:
     """Run one seed, and shrink it if it fails."""
     limits = options.limits(0)
-    _at_least(0, seed=seed)
+    plan_of(world_named(options.world), seed)
     progress = Progress(quiet=options.quiet, every_s=10.0)
     one = Sweeping(world=options.world, jobs=1, stuck_s=options.stuck_s)
     with Stop() as stop, one.crew() as crew:
-        sweep = Sweep(crew, seed, limits)
+        sweep = Sweep(crew, range(seed, seed + 1), limits)
         for _ in sweep.until_one_fails(until=lambda: stop.signal is not None):
             pass
         if not sweep.failed:
@@ -208,10 +210,13 @@ def replay(
 def digests(*seeds: int, options: Common = Common()) -> int:
     """Run seeds and print what their traces come to: equal everywhere and always."""
     world = world_named(options.world)
-    for seed in seeds:
-        outcome = attempt(world.run, world.plan_of(seed))
+    if not seeds:
+        message = "say which seeds: digests 1 2 3"
+        raise BadInputError(message)
+    for plan in [plan_of(world, seed) for seed in seeds]:
+        outcome = attempt(world.run, plan)
         broken = "" if outcome.broken is None else f" {said(outcome.broken)}"
-        _print((f"{seed} {outcome.trace_digest}{broken}",))
+        _print((f"{plan.seed} {outcome.trace_digest}{broken}",))
     return OK
 
 
@@ -297,9 +302,8 @@ def _chosen(seed: int | None, keep: str | None, plan: Path | None, world: str) -
         message = "say which run: --seed N, or --plan FILE"
         raise BadInputError(message)
     if plan is None:
-        _at_least(0, seed=seed)
         kept = None if keep is None else indexes(keep)
-        return plan_chosen(world_named(world).plan_of(seed), kept)
+        return plan_chosen(plan_of(world_named(world), seed), kept)
     chosen = plan_in(plan)
     if seed not in (None, chosen.seed):
         message = f"the plan in {plan} is of seed {chosen.seed}, not {seed}"
@@ -312,7 +316,7 @@ def _at_least(least: int, **numbers: float | None) -> None:
     for name, number in numbers.items():
         if number is not None and not least <= number < _TOO_MUCH:
             option = f"--{name.replace('_', '-')}"
-            message = f"{option} must be {least} or more, not {number}"
+            message = f"{option} must be {least} or more, not {number:g}"
             raise BadInputError(message)
 
 

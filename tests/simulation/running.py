@@ -22,6 +22,8 @@ ROOT: Final = Path(__file__).parents[2]
 PRODUCT_ROOMS: Final = ("controlplane", "projections", "events")
 PRODUCT: Final = "tests.simulation"
 """The world that has the product in it; others are modules for tests of the runner."""
+SEEDS_END: Final = 2**53
+"""No seed of any world is so large."""
 
 
 class BadInputError(ValueError):
@@ -56,17 +58,30 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     run: Run
     plan_of: PlanOf
+    seeds_end: int
+    """No seed is so large."""
 
 
 def world_named(name: str) -> World:
     """The product's world, or the one that a module defines as a whole."""
-    running, planning = _part(name, "world"), _part(name, "special")
-    return World(name=name, run=running.run, plan_of=planning.plan_of)
+    running, planning = _part(name, "world", "run"), _part(name, "special", "plan_of")
+    seeds_end = getattr(planning, "SEEDS_END", SEEDS_END)
+    return World(
+        name=name, run=running.run, plan_of=planning.plan_of, seeds_end=seeds_end
+    )
+
+
+def plan_of(world: World, seed: int) -> Plan:
+    """The plan of a seed that somebody names."""
+    if not 0 <= seed < SEEDS_END:
+        message = f"there is no seed {seed}: seeds are numbers from 0 on, below 2^53"
+        raise BadInputError(message)
+    return world.plan_of(seed)
 
 
 def mutants_of(world_name: str) -> tuple[Mutant, ...]:
     """The deliberate faults known for a world."""
-    return _part(world_name, "mutants").MUTANTS
+    return _part(world_name, "mutants", "MUTANTS").MUTANTS
 
 
 def mutant_named(world_name: str, name: str) -> Mutant:
@@ -90,16 +105,24 @@ def seeds_for(world_name: str, mutant: Mutant, seeds: int) -> tuple[int, ...]:
     return (*own, *usual, *(n for n in numbers_of() if n not in own))
 
 
-def _part(world_name: str, part: str) -> Any:
-    """The module that has a part of a world."""
+def _part(world_name: str, part: str, *named: str) -> Any:
+    """The module that has a part of a world, with what is named in it."""
     name = f"{world_name}.{part}" if world_name == PRODUCT else world_name
+    if not all(word.isidentifier() for word in name.split(".")):
+        message = f"there is no world {world_name!r}: a module is named as a.b.c"
+        raise BadInputError(message)
     try:
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         message = f"there is no world {world_name!r}: no module {error.name}"
         raise BadInputError(message) from error
+    for each in named:
+        if not hasattr(module, each):
+            message = f"{world_name!r} is no world: it has no {each}"
+            raise BadInputError(message)
+    return module
 
 
 @contextmanager

@@ -8,12 +8,22 @@ as it was is written out instead: ``plan=NAME.json  # what``, a file in ``plans/
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tests.simulation.plan import PLAN_DECODER, Plan
+from tests.simulation.plan import (
+    PLAN_DECODER,
+    Claim,
+    ClockJump,
+    Enter,
+    Plan,
+    Say,
+    Step,
+    Wait,
+)
 from tests.simulation.running import BadInputError, PlanOf, subset
 
 ROOM: Final = Path(__file__).parent
@@ -23,6 +33,12 @@ _LINE: Final = re.compile(
     r"(?:(?P<seed>\d+)(?:\s+keep=(?P<keep>\S*))?|plan=(?P<plan>[\w.-]+\.json))"
     r"\s+#\s*(?P<what>\S.*)"
 )
+
+_WORKER: Final = re.compile(r"w\d+")
+_CLAIMANT: Final = re.compile(r"c\d+")
+_ROUTER: Final = re.compile(r"r[123]|")
+_PROCESS: Final = re.compile(r"w\d+|c\d+|p[12]|r[123]|op")
+_MACHINE: Final = re.compile(rf"{_PROCESS.pattern}|broker")
 
 
 class KeptSeed(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,10 +83,30 @@ def plan_kept(kept: KeptSeed, plan_of: PlanOf) -> Plan:
 def plan_in(path: Path) -> Plan:
     """The plan that a file holds."""
     try:
-        return PLAN_DECODER.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
+        plan = PLAN_DECODER.decode(path.read_bytes())
+    except (OSError, ValueError) as error:
         message = f"no plan in {path}: {error}"
         raise BadInputError(message) from error
+    for index, step in enumerate(plan.steps):
+        name = step.router if isinstance(step, Wait) else getattr(step, "process", None)
+        if name is not None and not _names_of(step).fullmatch(name):
+            message = f"no plan in {path}: step {index} cannot be of process {name!r}"
+            raise BadInputError(message)
+    return plan
+
+
+def _names_of(step: Step) -> re.Pattern[str]:
+    """What processes are called that can do a step, or that it can be done to."""
+    match step:
+        case Enter() | Say():
+            return _WORKER
+        case Claim():
+            return _CLAIMANT
+        case Wait():
+            return _ROUTER
+        case ClockJump():
+            return _MACHINE
+    return _PROCESS
 
 
 def plan_chosen(plan: Plan, keep: tuple[int, ...] | None) -> Plan:
@@ -95,7 +131,12 @@ def indexes(text: str) -> tuple[int, ...]:
     if not all(word.isascii() and word.isdigit() for word in words):
         message = f"steps are named as 0,4,9 (or none), not {text!r}"
         raise BadInputError(message)
-    return tuple(sorted({int(word) for word in words}))
+    numbers = sorted(map(int, words))
+    twice = [one for one, other in pairwise(numbers) if one == other]
+    if twice:
+        message = f"step {twice[0]} is named twice in {text!r}"
+        raise BadInputError(message)
+    return tuple(numbers)
 
 
 def as_words(keep: tuple[int, ...]) -> str:

@@ -12,10 +12,13 @@ from typing import Final
 
 from .plan import Pace, Plan
 from .planning import plan_of as plan_of_seed
+from .running import BadInputError
 from .special_plans import PACES, PLANS
 
 SPECIAL_FROM: Final = 10**12
 VARIANTS: Final = 3
+SEEDS_END: Final = SPECIAL_FROM + VARIANTS * len(PLANS)
+"""No plan has this number, nor any from here on."""
 AFTER_S: Final = 110.0
 """So long after the last fault all must be well: holds and leases, and some more."""
 
@@ -24,6 +27,12 @@ def plan_of(seed: int) -> Plan:
     """The plan of a seed, or the special one of that number."""
     if seed < SPECIAL_FROM:
         return plan_of_seed(seed)
+    if seed >= SEEDS_END:
+        message = (
+            f"there is no seed {seed}: the special plans are {SPECIAL_FROM} "
+            f"to {SEEDS_END - 1}"
+        )
+        raise BadInputError(message)
     kind, variant = divmod(seed - SPECIAL_FROM, VARIANTS)
     name, steps_of = list(PLANS.items())[kind]
     pace = PACES.get(name, Pace())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from itertools import count
 
 import msgspec
 
@@ -28,15 +27,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sweep:
-    """Seeds from a first one on, tried by a crew. What fails is kept."""
+    """Seeds, one after the other, tried by a crew. What fails is kept."""
 
-    def __init__(self, crew: Crew, first: int, limits: Limits) -> None:
+    def __init__(self, crew: Crew, seeds: range, limits: Limits) -> None:
         self.tally = Tally()
         self.failed: list[Failure] = []
         """All that failed, in the order seen: not shrunk."""
         self._seen: dict[int, Outcome] = {}
         self._crew, self._limits = crew, limits
-        self._seeds = count(first)
+        self._seeds = iter(seeds)
         self._handed_out = 0
 
     def until_one_fails(self, *, until: Callable[[], bool]) -> Iterator[None]:
@@ -90,8 +89,11 @@ class Sweep:
     def _next_seed(self) -> Try | None:
         if self._handed_out and self.tally.elapsed_s >= self._limits.seconds:
             return None
+        seed = next(self._seeds, None)
+        if seed is None:
+            return None
         self._handed_out += 1
-        return Try(seed=next(self._seeds), limit_s=self._limits.stuck_s)
+        return Try(seed=seed, limit_s=self._limits.stuck_s)
 
     def _note(self, task: Try, answer: Outcome | Lost) -> Failure | None:
         """Count a seed; the failure that it is, if so."""

@@ -10,11 +10,14 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.simulation import toy_world
+from tests.simulation.plan import Crash, Freeze, Say, Wait
 from tests.simulation.running import BadInputError, attempt
-from tests.simulation.seeds import KeptSeed, indexes, kept_seeds, plan_kept
+from tests.simulation.seeds import KeptSeed, indexes, kept_seeds, plan_in, plan_kept
+from tests.simulation.special import SEEDS_END
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -233,15 +236,22 @@ async def test_the_table_of_mutants_fits_80_columns():
         "sim --from=-1",
         "sim --seconds nan",
         "sim --jobs 0",
-        "soak --hours=-1",
+        "sim --from 9999999999999999999999",
         "mutants --only nobody",
         "mutants --seeds 0",
         "replay",
         "replay --seed 7 --keep 0,99",
         "replay --seed 7 --keep a,b",
+        "replay --seed 7 --keep 4,4",
         "replay --plan /no/such/plan.json",
         "replay --seed 1 --mutant nobody",
+        "digests",
+        "digests -5",
+        "digests 99999999999999999999999999999",
         "sim --world no.such.world",
+        "sim --world os",
+        "sim --world .os",
+        "mutants --world os",
         "dance",
     ],
 )
@@ -251,6 +261,47 @@ async def test_what_makes_no_sense_is_one_line_and_exit_code_64(words):
     assert (refused.code, refused.out) == (64, "")
     assert refused.err.startswith("simulation: ")
     assert refused.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ("soak --hours=-1", "--hours must be 0 or more, not -1"),
+        ("sim --from 1000000009990", "there is no seed 1000000009990"),
+        ("replay --seed 1000000009999", "there is no seed 1000000009999"),
+        ("shrink --seed 1000000009999", "there is no seed 1000000009999"),
+        ("digests 1 1000000009999", "there is no seed 1000000009999"),
+    ],
+)
+async def test_what_makes_no_sense_for_the_product_is_told(words, what):
+    refused = await simulation(*words.split())
+    assert (refused.code, refused.out) == (64, "")
+    assert refused.err.startswith(f"simulation: {what}")
+    assert refused.err.count("\n") == 1
+
+
+async def test_the_special_plans_come_to_an_end():
+    last = SEEDS_END - 1
+    held = await simulation("sim", "--from", str(last), "--jobs", "1", "-q")
+    assert held.code == 0
+    assert held.out.startswith("sim: 1 seeds in ")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Crash(at_s=1.0, process="zzz"),
+        Freeze(at_s=1.0, process="broker", for_s=1.0),
+        Say(at_s=1.0, process="p1", verb="ready"),
+        Wait(at_s=1.0, kind="synced", router="p1"),
+    ],
+)
+def test_a_plan_names_only_processes_that_can_be(tmp_path, step):
+    plan = msgspec.structs.replace(toy_world.plan_of(1), steps=(step,))
+    file = tmp_path / "plan.json"
+    file.write_bytes(msgspec.json.encode(plan))
+    with pytest.raises(BadInputError, match="step 0 cannot be of process"):
+        plan_in(file)
 
 
 def test_kept_seeds_are_read_with_what_they_found():
@@ -269,7 +320,9 @@ def test_kept_seeds_are_read_with_what_they_found():
     )
 
 
-@pytest.mark.parametrize("line", ["12", "12 #", "x # why", "12 keep=a # why", "-1 # y"])
+@pytest.mark.parametrize(
+    "line", ["12", "12 #", "x # why", "12 keep=a # why", "12 keep=4,4 # why", "-1 # y"]
+)
 def test_a_kept_seed_says_what_it_found_and_is_a_number(line):
     with pytest.raises(BadInputError):
         kept_seeds(line)

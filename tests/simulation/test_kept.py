@@ -1,0 +1,76 @@
+"""What a kept plan guards is still guarded: with the mend taken out it breaks."""
+
+from typing import Any
+
+import pytest
+
+from controlplane.projector import recovery
+from controlplane.projector.core import Core
+from controlplane.worker.performing import Performer
+from projections import LeaseBook, lease
+from tests.simulation.mutating import Everywhere, Make, Patch, always, constant
+from tests.simulation.planning import plan_of
+from tests.simulation.running import attempt
+from tests.simulation.seeds import SEEDS_FILE, kept_seeds, plan_kept
+from tests.simulation.world import run
+
+KEPT = {
+    kept.plan: kept
+    for kept in kept_seeds(SEEDS_FILE.read_text(encoding="utf-8"))
+    if kept.plan
+}
+
+
+def _from_the_beginning(view_misses: Any) -> Any:
+    """Where the stream begins is not looked at: holes alone ask for a snapshot."""
+    return lambda self, messages, _first, now: view_misses(self, messages, 1, now)
+
+
+def _not_by_the_sequences(epoch_count: Any) -> Any:
+    """Where nobody tells, no epoch is thought to have been."""
+
+    def counted(found: Any) -> int:
+        told = found.readable, found.snapshot_at, found.remembered
+        return 0 if told == (None, None, None) else epoch_count(found)
+
+    return counted
+
+
+def _once_is_enough(_: Any) -> Any:
+    """A canary that returned at any time is proof for ever."""
+    return lambda self, *_: self._returned_at is None
+
+
+def _answers(value: Any) -> Make:
+    """As `always`, of a coroutine."""
+
+    async def answered(*_args: Any) -> Any:
+        return value
+
+    return lambda _: answered
+
+
+UNMENDED = {
+    "snapshot-outrun": Patch(Core, "view_misses", _from_the_beginning),
+    "snapshot-gone": Patch(Core, "snapshot_found", always([])),
+    "snapshot-damaged": Patch(Core, "snapshot_found", always([])),
+    "count-again": Everywhere(recovery._epoch_count, _not_by_the_sequences),
+    "superseded-comes-back": Patch(Performer, "_is_replaced", _answers(value=False)),
+    "judge-stopped": Patch(LeaseBook, "_is_blind", _once_is_enough),
+    "blinks": Patch(lease, "LEASES_MAX", constant(1e9)),
+}
+"""For each kept plan: what takes the mend out again."""
+
+
+def test_each_kept_plan_has_its_mend_named_here():
+    assert {f"{name}.json" for name in UNMENDED} == set(KEPT)
+
+
+@pytest.mark.parametrize("name", UNMENDED)
+def test_a_kept_plan_breaks_without_its_mend(name):
+    kept = KEPT[f"{name}.json"]
+    invariant, _, _ = kept.what.partition(":")
+    with UNMENDED[name].applied():
+        broken = attempt(run, plan_kept(kept, plan_of)).broken
+    assert broken is not None, f"{name} guards nothing any more"
+    assert broken.invariant == invariant
