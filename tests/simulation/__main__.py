@@ -294,7 +294,9 @@ def _found(
         told_of = [f for s, f in shapes.items() if s[0] == invariant]
         raw = [f for f in sweep.failed if f.broken.invariant == invariant]
         for failure in told_of or raw[:1]:
-            yield f"  {replay_command(failure.seed, keep=failure.keep, world=world)}"
+            # Steps that were made simpler cannot be said by their numbers.
+            keep = None if failure.simplified else failure.keep
+            yield f"  {replay_command(failure.seed, keep=keep, world=world)}"
 
 
 def _chosen(seed: int | None, keep: str | None, plan: Path | None, world: str) -> Plan:
@@ -338,6 +340,10 @@ def main(words: list[str]) -> int:
             words, exit_on_error=False, print_error=False
         )
         return command(*bound.args, **bound.kwargs) or OK
+    except BrokenPipeError:
+        # Whoever read has seen enough; nothing more is to be flushed there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
     except (CycloptsError, BadInputError) as error:
         line = " ".join(str(error).split())
         sys.stderr.write(f"simulation: {line}\n")

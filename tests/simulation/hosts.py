@@ -107,6 +107,11 @@ class Host:
     def running(self) -> bool:
         return self.process is not None and self.process.state is State.RUNNING
 
+    @property
+    def is_old(self) -> bool:
+        """Whether the process that runs here is of the old version."""
+        return self.process is not None and self.process.version is not None
+
     def start(self) -> None:
         """Start the next process, unless one lives."""
         if self.alive or not self.wanted:

@@ -344,8 +344,11 @@ class Link:
     ) -> None:
         if generation != self._generation:
             return
-        if self._held_down or self.black or self.node in self._server.stalled:
+        if self.black or self.node in self._server.stalled:
             self._held_down.append((generation, deliver, args))
+        elif self._held_down:
+            self._held_down.append((generation, deliver, args))
+            self._drain()
         else:
             deliver(*args)
 

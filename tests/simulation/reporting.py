@@ -52,10 +52,12 @@ def told(failure: Failure, *, world: str = PRODUCT) -> Iterator[str]:
             f"by {failure.runs} runs in {failure.seconds:.0f} s{rest}"
         )
     yield "replay it with:"
-    yield f"  {replay_command(failure.seed, keep=keep, plan=plan_file, world=world)}"
-    if keep is not None:
-        yield "keep it in tests/simulation/seeds.txt, once mended:"
-        yield f"  {failure.seed} keep={as_words(keep)}  # {broken.invariant}: …"
+    shown = plan_file if failure.simplified else None
+    yield f"  {replay_command(failure.seed, keep=keep, plan=shown, world=world)}"
+    if plan_file is not None:
+        yield "once mended, keep the plan and its line in seeds.txt:"
+        yield f"  cp {plan_file} tests/simulation/plans/NAME.json"
+        yield f"  plan=NAME.json  # {broken.invariant}: …"
     if failure.plan is not None:
         yield "the steps left:"
         yield from (f"  {line}" for line in steps_of(failure.plan, keep))
@@ -103,7 +105,7 @@ def _trace(trace: tuple[str, ...], room: Path) -> Iterator[str]:
 
 
 def _written_plan(failure: Failure, room: Path) -> Path | None:
-    if failure.plan is None or not failure.simplified:
+    if failure.plan is None:
         return None
     path = room / "plan.json"
     path.write_bytes(msgspec.json.format(msgspec.json.encode(failure.plan)) + b"\n")

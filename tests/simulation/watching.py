@@ -80,6 +80,10 @@ class Watch:
         """(lost lineage, a process that had folded some of what was lost)."""
         self._record: Record | None = None
         self._positions: dict[str, Any] = {}
+        self._stood_at: dict[str, float] = {}
+        """When each router came to where it stands."""
+        self._cuts: list[tuple[float, int]] = []
+        """When the view stream lost all after which sequence."""
         self._chance = Random(f"{world.plan.seed}/picks")
         self._claims: set[tuple[str | None, int, str]] = set()
         """What was said, and found true of some history: that it stays."""
@@ -126,6 +130,7 @@ class Watch:
             self.promises.forget()
         elif stream == NAMES.view_stream:
             self.views.view_truncated(last)
+            self._cuts.append((self.world.loop.time(), last))
             self._epochs = [begun for begun in self._epochs if begun[0] <= last]
         elif stream == NAMES.snapshot_stream:
             self.pointing.forget()
@@ -297,7 +302,7 @@ class Watch:
         self.promises.granted(host.name, pending)
 
     def folded(self, host: ProjectorHost, core: Any) -> None:
-        version = FOLD_VERSION if host.version is None else OLD_FOLD_VERSION
+        version = OLD_FOLD_VERSION if host.is_old else FOLD_VERSION
         name, log_id = host.name, core.line.log_id
         self.histories.check_fold(name, log_id, core.fold, version=version)
 
@@ -312,6 +317,7 @@ class Watch:
         self._positions[host.name] = replica
         if old is not None:
             self._check_forward(host.name, old, replica)
+        self._stood_at[host.name] = self.world.loop.time()
         self.views.check_replica(host.name, replica)
         self.views.check_shown(host.name, Fleet(replica.fleet))
         self._check_picks(host)
@@ -349,12 +355,22 @@ class Watch:
         with self.world.checking():
             Ending(self).check()
 
+    def _is_lost(self, who: str, view_seq: int) -> bool:
+        """Whether the view stream lost the place since the router stood there.
+
+        A leader that never saw it numbers on from what is left.
+        """
+        since = self._stood_at.get(who, 0.0)
+        return any(at >= since and last < view_seq for at, last in self._cuts)
+
     def _check_forward(self, who: str, old: Any, new: Any) -> None:
         """A router never steps back: in an epoch, nor to one that began before.
 
         An epoch that the view stream lost since is no place to be loyal to.
         """
         was, now = old.position, new.position
+        if now.epoch == was.epoch and self._is_lost(who, was.view_seq):
+            return
         if now.epoch == was.epoch:
             back = now.ordinal < was.ordinal or new.revision < old.revision
         else:
