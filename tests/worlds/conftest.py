@@ -5,12 +5,6 @@ import pytest
 from tests.simulation.stage import SimWorld
 from tests.support.real_stage import RealWorld
 
-pytest.register_assert_rewrite(
-    "tests.worlds.crashes",
-    "tests.worlds.history",
-    "tests.worlds.holding",
-    "tests.worlds.reading",
-)
 WORLDS = {"real": RealWorld, "simulated": SimWorld}
 
 
