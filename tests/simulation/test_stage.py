@@ -1,6 +1,6 @@
 """The simulated stage by itself: it does what the real one does, and fails as it does.
 
-What both promise is in `tests.support.stage`; of the real one see the kit's own tests.
+What both stages promise is in `tests.worlds.staging`.
 """
 
 import asyncio
@@ -39,14 +39,6 @@ def test_what_a_scenario_raises_comes_out_and_is_shown(capsys):
     shown = capsys.readouterr().out
     assert "seed 7" in shown
     assert "leads" in shown
-
-
-def test_what_never_comes_about_fails_and_names_the_last_answer():
-    async def scenario(stage):
-        await stage.until(list, within_s=0.1)
-
-    with pytest.raises(AssertionError, match=r"the last answer was \[\]"):
-        play(scenario)
 
 
 def test_a_scenario_that_never_ends_fails():
@@ -93,71 +85,6 @@ def test_what_must_always_hold_is_looked_at_while_a_scenario_plays():
 
 
 # ---- doing what it says ------------------------------------------------------------
-def test_verbs_do_what_they_say():
-    """Killed, frozen, thawed, stopped, started again; what a command raises comes."""
-
-    async def scenario(stage):
-        worker, router = stage.worker("w1"), stage.router("r", checkpoint=True)
-        projector = stage.projector("p")
-        await started(stage, projector, router, worker)
-        await stage.until(lambda: [heard.worker for heard in router.heard])
-        with pytest.raises(CommandError) as caught:
-            await worker.say("set_status", status="lazy")
-        assert caught.value.name == "InvalidIdentityError"
-        await worker.freeze()
-        saying = asyncio.ensure_future(worker.say("drain"))
-        await stage.lapse(0.2)
-        assert not saying.done()
-        await worker.thaw()
-        revision = await saying
-        await worker.stop()
-        await router.synced()
-        assert [heard.kind for heard in router.heard] == ["added", "changed", "removed"]
-        assert router.heard[1].status == "draining"
-        assert {place.epoch for place in router.places} == {router.now.epoch}
-        await router.kill()
-        with pytest.raises(AssertionError, match="r does not run"):
-            await router.fleet()
-        await projector.kill()
-        await router.start()
-        assert router.now.source in ("none", "checkpoint")
-        assert not projector.running
-        assert revision == 2
-
-    play(scenario)
-
-
-def test_an_absent_broker_is_no_answer_yet():
-    async def scenario(stage):
-        await stage.log.append(Life("w").registers())
-        await stage.broker.kill()
-        asking = asyncio.ensure_future(stage.until(lambda: log_end(stage)))
-        await stage.lapse(0.3)
-        await stage.broker.start()
-        assert await asking == 1
-        await stage.broker.freeze()
-        with pytest.raises(AssertionError, match="not available"):
-            await stage.until(lambda: log_end(stage), within_s=0.1)
-        await stage.broker.thaw()
-        assert await stage.until(lambda: log_end(stage)) == 1
-
-    play(scenario, connect_timeout_s=0.2)
-
-
-def test_who_asks_a_process_that_is_killed_is_told():
-    async def scenario(stage):
-        worker = stage.worker("w1")
-        await worker.start()
-        await worker.freeze()
-        saying = asyncio.ensure_future(worker.say("drain"))
-        await stage.lapse(0.1)
-        await worker.kill()
-        with pytest.raises(CommandError, match="Ended: w1 has ended"):
-            await saying
-
-    play(scenario)
-
-
 @pytest.mark.parametrize("breaking", [False, True])
 def test_a_lost_answer_is_of_what_was_stored(breaking):
     """It costs time, or a connection; with the count it is over."""
@@ -240,23 +167,6 @@ def test_a_reader_that_blocks_holds_up_its_whole_process():
         assert not router.host.running
         await router.thaw()
         assert router.host.running
-
-    play(scenario)
-
-
-def test_a_store_that_goes_back_holds_what_it_held():
-    async def scenario(stage):
-        one = life(stage, "w1")
-        await stage.log.append(one.registers())
-        kept = await stage.records()
-        await stage.broker.mark()
-        for turn in range(2):
-            for _ in range(3):
-                await stage.log.append(one.toggles())
-            assert await log_end(stage) == 4, turn
-            await stage.broker.roll_back("log")
-            assert await stage.until(lambda: log_end(stage)) == 1
-            assert await stage.records() == kept
 
     play(scenario)
 
