@@ -82,6 +82,8 @@ class WatchedLog(EventLog):
 class Host:
     """A machine that runs one process at a time."""
 
+    kind_of_broker: type[SimBroker] = SimBroker
+
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
         self.loop = world.loop
@@ -163,11 +165,12 @@ class Host:
     def broker(self, label: str, *, mailbox_limit: int | None = None) -> SimBroker:
         """A connection of the process."""
         name = f"{self.name} {label}"
-        broker = SimBroker(
+        broker = self.kind_of_broker(
             self.world.server,
             Random(f"{self.world.plan.seed}/{name}/{self.starts}"),
             name=name,
             weather=self.weather,
+            connect_timeout_s=self.world.settings.connect_timeout_s,
             mailbox_limit=mailbox_limit,
         )
         broker.black, broker.cut = self.black, self.cut
@@ -176,6 +179,10 @@ class Host:
 
     def log(self, broker: SimBroker) -> WatchedLog:
         return WatchedLog(self, broker)
+
+    def feed(self, broker: SimBroker) -> ViewFeed:
+        chunk_bytes = self.world.plan.pace.chunk_bytes
+        return ViewFeed(broker, CELL, chunk_bytes=chunk_bytes)
 
     @property
     def quiet_for_s(self) -> float:
@@ -214,7 +221,7 @@ class ProjectorHost(Host):
             service = ProjectorService(
                 broker=broker,
                 log=self.log(broker),
-                feed=ViewFeed(broker, CELL),
+                feed=self.feed(broker),
                 settings=self.world.settings,
                 clock=self.clock,
                 name=self.name,
@@ -305,7 +312,7 @@ class RouterHost(Host):
         self.view = RouterView(
             broker=broker,
             log=self.log(broker),
-            feed=ViewFeed(broker, CELL),
+            feed=self.feed(broker),
             settings=self.world.settings,
             clock=self.clock,
             name=self.name,

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -99,6 +98,8 @@ class LossyBroker(SimBroker):
 class StagedHost(Host):
     """A machine of the stage."""
 
+    kind_of_broker = LossyBroker
+
     def __init__(self, world: World, name: str, **options: Any) -> None:
         super().__init__(world, name, **options)
         self.losses = Losses()
@@ -106,18 +107,8 @@ class StagedHost(Host):
         self._begun: asyncio.Future[None] | None = None
 
     def broker(self, label: str, *, mailbox_limit: int | None = None) -> LossyBroker:
-        name = f"{self.name} {label}"
-        broker = LossyBroker(
-            self.world.server,
-            Random(f"{self.world.plan.seed}/{name}/{self.starts}"),
-            name=name,
-            weather=self.weather,
-            connect_timeout_s=self.world.settings.connect_timeout_s,
-            mailbox_limit=mailbox_limit,
-        )
+        broker = super().broker(label, mailbox_limit=mailbox_limit)
         broker.lose(self.losses)
-        broker.black, broker.cut = self.black, self.cut
-        self.brokers.append(broker)
         return broker
 
     async def main(self) -> None:
