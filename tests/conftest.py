@@ -9,12 +9,7 @@ from controlplane.server import EmbeddedServer
 from tests.support.servers import Brokers, shared_server
 
 # Scenarios are no test modules; whoever imports them first, their asserts explain.
-pytest.register_assert_rewrite(
-    "tests.worlds.crashes",
-    "tests.worlds.history",
-    "tests.worlds.holding",
-    "tests.worlds.reading",
-)
+pytest.register_assert_rewrite("tests.worlds")
 
 
 @pytest.fixture(scope="session")

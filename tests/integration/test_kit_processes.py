@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from tests.support.processes import Processes, is_stopped
+from tests.support.processes import is_stopped
 from tests.support.waiting import eventually
 
 TALKER = """
@@ -26,13 +26,6 @@ with socket.socket(fileno=int(sys.argv[-1])) as channel:
     while piece := channel.recv(100):
         channel.sendall(piece.upper())
 """
-
-
-@pytest.fixture
-def processes():
-    made = Processes()
-    yield made
-    made.clean_up()
 
 
 @pytest.fixture

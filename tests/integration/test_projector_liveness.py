@@ -4,8 +4,6 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 
-import pytest
-
 from controlplane.broker import Outgoing
 from controlplane.identifiers import new_uuid7
 from controlplane.projector.effects import Expire
@@ -20,18 +18,10 @@ from events import (
     subject_of,
 )
 from tests.support.cells import NAMESPACE, beat_all, next_notice, projected_cell
-from tests.support.processes import Processes
 from tests.support.servers import frozen
 from tests.support.waiting import eventually
 
 TTL = 5.0
-
-
-@pytest.fixture
-def processes():
-    started = Processes()
-    yield started
-    started.clean_up()
 
 
 @asynccontextmanager

@@ -10,19 +10,11 @@ import pytest
 from events import Status
 from tests.support.cells import projected_cell
 from tests.support.deriving import check_view
-from tests.support.processes import Processes
 from tests.support.routers import check_against, digests_of, router_process
 from tests.support.waiting import eventually
 
 KILLS = 50
 SEED = 7
-
-
-@pytest.fixture
-def processes():
-    started = Processes()
-    yield started
-    started.clean_up()
 
 
 @pytest.fixture

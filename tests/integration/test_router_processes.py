@@ -8,7 +8,6 @@ from controlplane.router.checkpoint import read_checkpoint_snapshot
 from controlplane.settings import Settings
 from projections import SnapshotUnusableError
 from tests.support.cells import projected_cell
-from tests.support.processes import Processes
 from tests.support.routers import (
     Life,
     append_all,
@@ -22,13 +21,6 @@ NUMBERS = {"checkpoint_every_s": 0.5, "snapshot_every": 200, "connect_timeout_s"
 CATCH_UP_S = 5.0
 PATIENCE_S = 20.0
 """For what has no bound of its own: processes start slowly on a busy machine."""
-
-
-@pytest.fixture
-def processes():
-    made = Processes()
-    yield made
-    made.clean_up()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import controlplane as cp
 from controlplane.presence import routers as routers_of
 from controlplane.settings import Settings
 from tests.support.cells import projected_cell
-from tests.support.processes import Processes
 from tests.support.routers import MODEL, Life, append_all, router_process, view_of
 from tests.support.waiting import eventually
 
@@ -17,13 +16,6 @@ PATIENCE_S = 20.0
 @pytest.fixture
 async def broker(broker_factory):
     return await broker_factory()
-
-
-@pytest.fixture
-def processes():
-    made = Processes()
-    yield made
-    made.clean_up()
 
 
 async def test_a_stream_trimmed_below_ones_place_is_bridged_by_a_snapshot(

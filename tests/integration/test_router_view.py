@@ -15,7 +15,6 @@ from controlplane.viewfeed import ViewFeed
 from events import Status
 from projections import ModelNotFoundError, ModelUnavailableError
 from tests.support.cells import projected_cell
-from tests.support.processes import Processes
 from tests.support.proxy import Proxy
 from tests.support.routers import (
     MODEL,
@@ -47,13 +46,6 @@ async def projected(cell):
     """The same cell with a projector at work."""
     async with cell.service():
         yield cell
-
-
-@pytest.fixture
-def processes():
-    made = Processes()
-    yield made
-    made.clean_up()
 
 
 # ---- synced ------------------------------------------------------------------------

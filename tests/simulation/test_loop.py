@@ -1,9 +1,6 @@
 """What the loop in virtual time promises: order, processes with a fate, no luck."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,24 +13,9 @@ from tests.simulation.loop import (
     SimLoop,
     State,
 )
+from tests.support.hash_seeds import printed_under
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def loop():
-    return SimLoop()
-
-
-@pytest.fixture
-def process(loop):
-    return Process("p1", loop)
-
-
-@pytest.fixture
-def lines():
-    """What happened, in order."""
-    return []
 
 
 def at(process, when_s, do, *args):
@@ -190,17 +172,7 @@ def cancellations():
 
 
 def test_a_groups_tasks_are_cancelled_in_one_order_in_every_process():
-    told = [
-        subprocess.run(
-            [sys.executable, "-c", f"from {__name__} import *; print(cancellations())"],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        ).stdout.strip()
-        for hash_seed in ("0", "1")
-    ]
+    program = f"from {__name__} import *; print(cancellations())"
+    told = [printed_under(seed, "-c", program).strip() for seed in ("0", "1")]
     assert told == [str(cancellations())] * 2
     assert len(cancellations()) == 40

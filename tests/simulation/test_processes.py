@@ -8,25 +8,8 @@ import pytest
 from tests.simulation.loop import (
     PROCESS,
     Process,
-    SimLoop,
     State,
 )
-
-
-@pytest.fixture
-def loop():
-    return SimLoop()
-
-
-@pytest.fixture
-def process(loop):
-    return Process("p1", loop)
-
-
-@pytest.fixture
-def lines():
-    """What happened, in order."""
-    return []
 
 
 def at(process, when_s, do, *args):

@@ -1,10 +1,5 @@
 """Seeds: a fixed range, those that once failed, and the same in every process."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from tests.simulation.planning import plan_of
@@ -12,8 +7,8 @@ from tests.simulation.reporting import replay_command, said
 from tests.simulation.running import attempt
 from tests.simulation.seeds import PLANS, SEEDS_FILE, kept_seeds, plan_kept
 from tests.simulation.world import run
+from tests.support.hash_seeds import printed_under
 
-ROOT = Path(__file__).parents[2]
 SEEDS = 300
 CHUNK = 10
 SHARES = 4
@@ -49,18 +44,8 @@ def test_seeds_that_once_failed_hold(share):
 
 def digests(hash_seed):
     """What the traces of some seeds come to, in a process of that hash seed."""
-    command = [sys.executable, "-m", "tests.simulation", "digests", *map(str, TWICE)]
-    answered = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert answered.returncode == 0, answered.stderr
-    return answered.stdout.splitlines()
+    words = ("-m", "tests.simulation", "digests", *map(str, TWICE))
+    return printed_under(hash_seed, *words).splitlines()
 
 
 def test_a_seed_comes_to_the_same_in_every_process():
