@@ -8,12 +8,11 @@ well by a violation of what must always hold.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import random
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,6 +25,7 @@ from controlplane.worker import WorkerSpec
 from events import Record
 from projections import PlaneState
 from tests.support.stage import PATIENCE_S, Scenario, StreamKind, settings_of, spec_of
+from tests.support.waiting import eventually
 
 from .hosts import CELL
 from .plan import Plan
@@ -159,24 +159,8 @@ class SimStage:
         condition: Callable[[], T | Awaitable[T]],
         within_s: float = PATIENCE_S,
     ) -> T:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + within_s
-        while True:
-            answer: object = None
-            absent: LogUnavailableError | None = None
-            try:
-                answer = condition()
-                if inspect.isawaitable(answer):
-                    answer = await answer
-            except LogUnavailableError as error:
-                answer, absent = None, error
-            if answer:
-                return cast("T", answer)
-            if loop.time() > deadline:
-                told = f"the last answer was {answer!r}" if absent is None else absent
-                message = f"not within {within_s} s: {told}"
-                raise AssertionError(message)
-            await asyncio.sleep(POLL_S)
+        absent = (LogUnavailableError,)
+        return await eventually(condition, within_s, but_for=absent, poll_s=POLL_S)
 
     async def lapse(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

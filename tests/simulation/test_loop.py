@@ -18,11 +18,6 @@ from tests.support.hash_seeds import printed_under
 ROOT = Path(__file__).parents[2]
 
 
-def at(process, when_s, do, *args):
-    """A timer of the process."""
-    process._loop.call_at(when_s, do, *args, context=process.context)
-
-
 # ---- time ----------------------------------------------------------------------
 def test_time_jumps_to_the_next_timer_and_stands_still_meanwhile(loop, lines):
     for when_s in (7200.0, 0.5, 3.25):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import random
 import shutil
@@ -13,7 +12,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 from controlplane.broker.jetstream import JetStreamBroker
 from controlplane.clock import SystemClock
@@ -36,6 +35,7 @@ from tests.support.real_actors import (
 )
 from tests.support.servers import StoreMark, consumers_of, raw_client, unique
 from tests.support.stage import PATIENCE_S, Scenario, StreamKind, settings_of, spec_of
+from tests.support.waiting import eventually
 
 T = TypeVar("T")
 
@@ -154,25 +154,8 @@ class RealStage:
         condition: Callable[[], T | Awaitable[T]],
         within_s: float = PATIENCE_S,
     ) -> T:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + within_s
-        while True:
-            answer: object = None
-            try:
-                answer = condition()
-                if inspect.isawaitable(answer):
-                    answer = await answer
-            except LogUnavailableError as error:
-                answer, absent = None, error
-            else:
-                absent = None
-            if answer:
-                return cast("T", answer)
-            if loop.time() > deadline:
-                told = f"the last answer was {answer!r}" if absent is None else absent
-                message = f"not within {within_s} s: {told}"
-                raise AssertionError(message)
-            await asyncio.sleep(POLL_S)
+        absent = (LogUnavailableError,)
+        return await eventually(condition, within_s, but_for=absent, poll_s=POLL_S)
 
     async def lapse(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
