@@ -93,9 +93,14 @@ class ViewFeed:
     Every call raises `LogUnavailableError` when the broker does not answer in time.
     """
 
-    def __init__(self, broker: Broker, cell: Cell) -> None:
-        """Read and write the view of ``cell`` through ``broker``."""
-        self._broker = broker
+    def __init__(
+        self, broker: Broker, cell: Cell, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
+        """Read and write the view of ``cell`` through ``broker``.
+
+        Snapshots are written in pieces of ``chunk_bytes``, and read in any.
+        """
+        self._broker, self._chunk_bytes = broker, chunk_bytes
         self.names = Names(cell)
 
     # ---- the stream ------------------------------------------------------------
@@ -186,10 +191,10 @@ class ViewFeed:
             return False
         packed, checksum = pack_snapshot(snapshot)
         snapshot_id = new_uuid7()
-        pieces = range(0, len(packed), CHUNK_BYTES)
+        pieces = range(0, len(packed), self._chunk_bytes)
         for number, start in enumerate(pieces):
             subject = self.names.snapshot_chunk(snapshot_id, number)
-            piece = packed[start : start + CHUNK_BYTES]
+            piece = packed[start : start + self._chunk_bytes]
             await self._store_snapshot(Outgoing(subject=subject, payload=piece))
         pointer = SnapshotPointer(
             snapshot_id=snapshot_id,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from controlplane import topology
+from controlplane.broker import Message
 from controlplane.identifiers import new_uuid7
 from controlplane.topology import Names
 from events import (
@@ -52,6 +53,7 @@ from .plan import (
 )
 from .rules import PLANTER
 from .server import EPOCH, NODES
+from .stream import SimStream
 
 if TYPE_CHECKING:
     from .world import World
@@ -234,7 +236,7 @@ class Doing:
             case TrimView():
                 self._trim(step.keep)
             case SpoilSnapshot():
-                self._spoil(step.how)
+                self._spoil(step)
             case DropConsumers():
                 log = step.stream == "log"
                 server.drop_consumers(NAMES.log_stream if log else NAMES.view_stream)
@@ -270,24 +272,35 @@ class Doing:
         if stream is not None:
             stream.trim_to(max(1, stream.last_sequence + 1 - keep))
 
-    def _spoil(self, how: str) -> None:
+    def _spoil(self, step: SpoilSnapshot) -> None:
         stream = self._world.server.held(NAMES.snapshot_stream)
         if stream is None:
             return
+        if step.how == "gone":
+            stream.purge(up_to=None, pattern=None)
+            return
+        chunk = self._chunk(stream, step.chunk)
+        if chunk is None:
+            return
+        if step.how == "missing":
+            stream.purge(up_to=None, pattern=chunk.subject)
+            return
+        spoilt = bytearray(chunk.payload)
+        spoilt[len(spoilt) // 2] ^= 1
+        stream.replace(msgspec.structs.replace(chunk, payload=bytes(spoilt)))
+
+    def _chunk(self, stream: SimStream, place: int) -> Message | None:
+        """That chunk of the snapshot that was stored last, finished or not."""
         chunks = [
             message
             for message in stream.between(0, stream.last_sequence, None)
             if message.subject != NAMES.snapshot_pointer
         ]
-        if how == "gone":
-            stream.purge(up_to=None, pattern=None)
-        elif chunks and how == "missing":
-            stream.purge(up_to=None, pattern=chunks[-1].subject)
-        elif chunks:
-            newest = chunks[-1]
-            spoilt = bytearray(newest.payload)
-            spoilt[len(spoilt) // 2] ^= 1
-            stream.replace(msgspec.structs.replace(newest, payload=bytes(spoilt)))
+        if not chunks:
+            return None
+        of_snapshot = chunks[-1].subject.rsplit(".", 1)[0] + "."
+        newest = [m for m in chunks if m.subject.startswith(of_snapshot)]
+        return newest[max(-len(newest), min(place, len(newest) - 1))]
 
     def _plant(self, where: str) -> None:
         server = self._world.server

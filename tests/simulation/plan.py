@@ -9,9 +9,15 @@ claimants); ``broker`` where a step takes the server as well.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
+
+from controlplane.viewfeed import CHUNK_BYTES
+from events.identity import LABEL_BYTES_MAX, LABELS_MAX
+
+LABEL_BYTES: Final = LABELS_MAX * LABEL_BYTES_MAX
+"""The largest labels that a worker may have, their names not counted."""
 
 
 class _Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -33,6 +39,13 @@ class Enter(_Step, frozen=True, kw_only=True, tag="enter"):
     status: str = "ready"
     lease_ttl_s: float = 10.0
     label_bytes: int = 0
+    """How large its labels are together: what it says of itself is that much longer."""
+
+    def __post_init__(self) -> None:
+        """No worker can have more labels than `LABEL_BYTES`: it would not be one."""
+        if not 0 <= self.label_bytes <= LABEL_BYTES:
+            message = f"label_bytes is {self.label_bytes}; 0 to {LABEL_BYTES} can be"
+            raise ValueError(message)
 
 
 class Say(_Step, frozen=True, kw_only=True, tag="say"):
@@ -189,6 +202,8 @@ class SpoilSnapshot(_Step, frozen=True, kw_only=True, tag="spoil_snapshot"):
     """The newest snapshot is damaged, misses a chunk, or is gone with its pointer."""
 
     how: Literal["corrupt", "missing", "gone"]
+    chunk: int = -1
+    """Which of its chunks; counted from the end if negative."""
 
 
 class DropConsumers(_Step, frozen=True, kw_only=True, tag="drop_consumers"):
@@ -257,6 +272,9 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     factor: float = 1.0
     """How much slower leases, canaries and heads go than by default."""
     view_max_age_s: float = 24 * 3600.0
+    view_max_bytes: int = 256 << 20
+    chunk_bytes: int = CHUNK_BYTES
+    """How large the pieces of a snapshot are."""
     snapshot_every: int = 25
     publish_batch_max: int = 500
 

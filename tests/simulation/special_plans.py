@@ -7,6 +7,7 @@ from random import Random
 from typing import Final
 
 from . import special_leases as leases
+from . import special_sizes as sizes
 from .plan import (
     BlackHole,
     BrokerRestart,
@@ -268,6 +269,7 @@ PLANS: Final[dict[str, Callable[[int, Random], list[Step]]]] = {
     "lagging": _lagging,
     "strangers": _strangers,
     "upgrade": _upgrade,
+    **sizes.PLANS,
 }
 PACES: Final = {
     "claim-expire-register": Pace(factor=3.0),
@@ -281,4 +283,5 @@ PACES: Final = {
     "restarts": Pace(snapshot_every=10),
     "late-snapshot": Pace(snapshot_every=5, factor=2.0),
     "upgrade": Pace(snapshot_every=10),
+    **sizes.PACES,
 }

@@ -11,13 +11,19 @@ import msgspec
 import pytest
 
 from tests.simulation import plan as plan_module
-from tests.simulation.plan import PLAN_DECODER, Enter, Operate, Step
+from tests.simulation.plan import (
+    PLAN_DECODER,
+    Enter,
+    Operate,
+    SpoilSnapshot,
+    Step,
+)
 from tests.simulation.planning import CORE, plan_of
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(1, 301)
 LENGTHS = ("for_s", "down_s", "gone_s", "restart_s", "hold_s")
-BY_HAND = {(Enter, "label_bytes")}
+BY_HAND = {(Enter, "label_bytes"), (SpoilSnapshot, "chunk")}
 """What only plans that are written by hand make use of."""
 LATE_S = 60.0
 """A worker that left may come again so long after the last fault."""

@@ -32,6 +32,7 @@ from events import (
     port_subject,
     worker_subject,
 )
+from events.identity import LABEL_BYTES_MAX
 
 from .hosts import CELL, Host
 from .plan import Claim, Enter, Operate, Say
@@ -102,7 +103,7 @@ class WorkerHost(Host):
             role=Role(entry.role),
             needs=entry.needs,
             card=ModelCard(kv_block_size=16 * entry.card),
-            labels={"pad": "x" * entry.label_bytes} if entry.label_bytes else {},
+            labels=_labels(entry.label_bytes),
             lease_ttl_s=entry.lease_ttl_s,
             status=Status(entry.status),
         )
@@ -180,6 +181,12 @@ class WorkerHost(Host):
                 self.left = True
                 await handle.stop()
                 self.ended()
+
+
+def _labels(size: int) -> dict[str, str]:
+    """Labels of ``size`` bytes, their names not counted."""
+    starts = range(0, size, LABEL_BYTES_MAX)
+    return {f"pad{at}": "x" * min(LABEL_BYTES_MAX, size - at) for at in starts}
 
 
 class ClaimantHost(Host):

@@ -49,6 +49,7 @@ def settings_of(pace: Pace) -> Settings:
         snapshot_every=pace.snapshot_every,
         publish_batch_max=pace.publish_batch_max,
         view_max_age_s=pace.view_max_age_s,
+        view_max_bytes=pace.view_max_bytes,
     )
 
 
