@@ -303,7 +303,7 @@ class Doing:
         return newest[max(-len(newest), min(place, len(newest) - 1))]
 
     def _plant(self, where: str) -> None:
-        server = self._world.server
+        world, server = self._world, self._world.server
         unknown = json.dumps(UNKNOWN).encode()
         match where:
             case "view":
@@ -318,10 +318,18 @@ class Doing:
                 server.publish(NAMES.notice("prod", "w01"), b'{"kind": "expired"}')
             case "head":
                 server.publish(NAMES.head, b"[]")
+            case "false_head" if world.watch.head:
+                server.publish(NAMES.head, false_head(world.watch.head))
             case "stale":
                 for event in stale_events():
                     subject = NAMES.absolute(subject_of(event))
                     server.publish(subject, encode(event))
+
+
+def false_head(payload: bytes) -> bytes:
+    """A leader's head with the digest of another fleet."""
+    said = json.loads(payload)
+    return json.dumps({**said, "digest": "0" * 32, "leader": PLANTER}).encode()
 
 
 def stale_events() -> list[WorkerDeregistered | PortReleased]:

@@ -25,7 +25,7 @@ from projections import (
     apply,
 )
 
-from .mutating import Everywhere, Mutant, Patch
+from .mutating import Everywhere, Mutant, Patch, always
 
 _with = msgspec.structs.replace
 
@@ -280,6 +280,12 @@ MUTANTS = (
         "where the snapshot is older than the trimmed stream, the fleet is empty",
         (Everywhere(planning.plan, _empty_at_end),),
         plans=("trimmed",),
+    ),
+    Mutant(
+        "step-back-taken",
+        "a router that looks anew goes to an earlier place of its history",
+        (Patch(Core, "_is_step_back", always(value=False)),),
+        plans=("false-heads",),
     ),
     Mutant(
         "resync-not-told",

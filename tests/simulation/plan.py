@@ -235,7 +235,16 @@ class Lag(_Step, frozen=True, kw_only=True, tag="lag"):
 class Plant(_Step, frozen=True, kw_only=True, tag="plant"):
     """Somebody stores what does not belong there."""
 
-    where: Literal["view", "log", "unknown_event", "beat", "notice", "head", "stale"]
+    where: Literal[
+        "view",
+        "log",
+        "unknown_event",
+        "beat",
+        "notice",
+        "head",
+        "false_head",
+        "stale",
+    ]
 
 
 Step: TypeAlias = (

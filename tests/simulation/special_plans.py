@@ -7,6 +7,7 @@ from random import Random
 from typing import Final
 
 from . import special_leases as leases
+from . import special_routers as routers
 from . import special_sizes as sizes
 from .plan import (
     BlackHole,
@@ -270,6 +271,7 @@ PLANS: Final[dict[str, Callable[[int, Random], list[Step]]]] = {
     "strangers": _strangers,
     "upgrade": _upgrade,
     **sizes.PLANS,
+    **routers.PLANS,
 }
 PACES: Final = {
     "claim-expire-register": Pace(factor=3.0),
@@ -284,4 +286,5 @@ PACES: Final = {
     "late-snapshot": Pace(snapshot_every=5, factor=2.0),
     "upgrade": Pace(snapshot_every=10),
     **sizes.PACES,
+    **routers.PACES,
 }

@@ -18,6 +18,7 @@ QUICK = (
     ("released-claim-is-a-grant", "granted", ("claim-expire-repeat",)),
     ("delta-from-outside", "fold", ()),
     ("held-is-live", "routable", ()),
+    ("step-back-taken", "backwards", ("false-heads",)),
 )
 """Mutant, the invariant that notices, and in which special plan; else in some seed."""
 FEW = range(1, 9)

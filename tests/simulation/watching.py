@@ -31,6 +31,7 @@ from tests.simulation.views import Views
 
 from .beating import LOOK_S, Beating
 from .ending import Ending
+from .forward import Forward
 from .hosts import CELL, Host, ProjectorHost, RouterHost
 from .loop import Process, State
 from .numbering import Numbering
@@ -38,6 +39,7 @@ from .outcome import Violation
 from .plan import Wait
 from .pointing import Pointing
 from .promises import Promises
+from .rules import PLANTER
 from .serving import Serving
 from .versions import HISTORY_VERSIONS, OLD_FOLD_VERSION
 from .waits import Waits
@@ -76,22 +78,17 @@ class Watch:
             versions=HISTORY_VERSIONS,
         )
         self.views = Views(self.histories)
+        self.forward = Forward(self.histories, self.views)
         self.witnesses: list[tuple[Any, Process]] = []
         """(lost lineage, a process that had folded some of what was lost)."""
         self._record: Record | None = None
-        self._positions: dict[str, Any] = {}
-        self._stood_at: dict[str, float] = {}
-        """When each router came to where it stands."""
-        self._cuts: list[tuple[float, int]] = []
-        """When the view stream lost all after which sequence."""
         self._chance = Random(f"{world.plan.seed}/picks")
         self._claims: set[tuple[str | None, int, str]] = set()
         """What was said, and found true of some history: that it stays."""
-        self._head = b""
+        self.head = b""
+        """The last head that a leader said."""
         self._log_numbered = ""
         """The log that the latest epoch is of."""
-        self._epochs: list[tuple[int, str]] = []
-        """Where each epoch began in the view stream as it is now."""
         self._read = {
             NAMES.log_stream: self._log_stored,
             NAMES.view_stream: self._view_stored,
@@ -130,8 +127,7 @@ class Watch:
             self.promises.forget()
         elif stream == NAMES.view_stream:
             self.views.view_truncated(last)
-            self._cuts.append((self.world.loop.time(), last))
-            self._epochs = [begun for begun in self._epochs if begun[0] <= last]
+            self.forward.cut(last)
         elif stream == NAMES.snapshot_stream:
             self.pointing.forget()
 
@@ -196,7 +192,7 @@ class Watch:
             self.world.trace.note(message.payload.decode())
             document = msgspec.json.decode(message.payload)
             epoch = msgspec.convert(document["epoch"], Epoch)
-            self._epochs.append((message.sequence, str(epoch)))
+            self.forward.epoch_began(message.sequence, str(epoch))
             self.numbering.began(document["reason"])
             self._check_reason(epoch, document["reason"])
             if document["reason"] in HISTORY_REASONS:
@@ -211,11 +207,11 @@ class Watch:
             raise Violation("reason", what)
 
     def _head_stored(self, message: Message) -> None:
-        if message.payload == self._head:
+        if message.payload == self.head:
             return
-        self._head = message.payload
         head = decode_head(message.payload)
-        if head is not None:
+        if head is not None and head.leader != PLANTER:
+            self.head = message.payload
             self.views.check_head(head)
 
     def _presence_stored(self, message: Message) -> None:
@@ -236,7 +232,7 @@ class Watch:
 
     def place_of(self, router: str) -> Any:
         """The replica that a router had last; None: none yet."""
-        return self._positions.get(router)
+        return self.forward.place_of(router)
 
     def _report_stored(self, message: Message) -> None:
         report = read_or_none(_REPORT, message.payload)
@@ -307,17 +303,13 @@ class Watch:
         self.histories.check_fold(name, log_id, core.fold, version=version)
 
     def router_began(self, host: RouterHost) -> None:
-        self._positions.pop(host.name, None)
+        self.forward.began(host.name)
 
     def moved(self, host: RouterHost, replica: Any) -> None:
         place = replica.position
         shown = f"{place.epoch} ordinal {place.ordinal} revision {replica.revision}"
         self.world.trace.line(host.name, f"at {shown}")
-        old = self._positions.get(host.name)
-        self._positions[host.name] = replica
-        if old is not None:
-            self._check_forward(host.name, old, replica)
-        self._stood_at[host.name] = self.world.loop.time()
+        self.forward.moved(host.name, replica)
         self.views.check_replica(host.name, replica)
         self.views.check_shown(host.name, Fleet(replica.fleet))
         self._check_picks(host)
@@ -354,30 +346,3 @@ class Watch:
         """All faults are long over."""
         with self.world.checking():
             Ending(self).check()
-
-    def _is_lost(self, who: str, view_seq: int) -> bool:
-        """Whether the view stream lost the place since the router stood there.
-
-        A leader that never saw it numbers on from what is left.
-        """
-        since = self._stood_at.get(who, 0.0)
-        return any(at >= since and last < view_seq for at, last in self._cuts)
-
-    def _check_forward(self, who: str, old: Any, new: Any) -> None:
-        """A router never steps back: in an epoch, nor to one that began before.
-
-        An epoch that the view stream lost since is no place to be loyal to.
-        """
-        was, now = old.position, new.position
-        if now.epoch == was.epoch and self._is_lost(who, was.view_seq):
-            return
-        if now.epoch == was.epoch:
-            back = now.ordinal < was.ordinal or new.revision < old.revision
-        else:
-            texts = [text for _, text in self._epochs]
-            both = str(was.epoch) in texts and str(now.epoch) in texts
-            back = both and texts.index(str(now.epoch)) < texts.index(str(was.epoch))
-        if back:
-            what = f"{who} stepped from {was.epoch}/{was.ordinal}@{old.revision}"
-            what += f" to {now.epoch}/{now.ordinal}@{new.revision}"
-            raise Violation("backwards", what)
