@@ -194,6 +194,7 @@ MUTANTS = (
         "hold-ends-with-the-life",
         "a worker that leaves is no longer held out when it comes back",
         (Patch(deciding, "decide_leaving", _hold_ends_with_life),),
+        plans=("held-ones-leave",),
     ),
     Mutant(
         "hold-forgotten-on-restart",

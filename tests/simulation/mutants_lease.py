@@ -100,7 +100,7 @@ MUTANTS = (
             Patch(LeaseBook, "canary_returned", _never_blind),
             Patch(LeaseBook, "sighted", always(None)),
         ),
-        plans=("deaf-judge",),
+        plans=("deaf-judge", "deaf-ears"),
     ),
     Mutant(
         "expire-without-canary",
@@ -108,8 +108,9 @@ MUTANTS = (
         (
             Patch(LeaseBook, "judge", _proven_by_the_clock),
             Patch(LeaseBook, "is_quiet", constant(property(lambda _: False))),
+            Patch(LeaseBook, "_is_blind", always(value=False)),
         ),
-        plans=("deaf-judge",),
+        plans=("deaf-ears",),
     ),
     Mutant(
         "no-lease-after-restart",
@@ -151,13 +152,13 @@ MUTANTS = (
         "expiry-not-atomic",
         "ports are released though their life's expiry was refused",
         (Patch(Hands, "_append_expiry", _one_by_one),),
-        plans=("claim-expire-register",),
+        plans=("overtaken",),
     ),
     Mutant(
         "old-decisions-carried-out",
         "an expiry that was decided long ago is appended all the same",
         (Patch(hands, "DECISION_S_MAX", constant(1e9)),),
-        plans=("slow-judge",),
+        plans=("too-many-at-once",),
     ),
     Mutant(
         "expired-not-told",

@@ -220,7 +220,7 @@ MUTANTS = (
             Patch(viewfeed, "_is_forward", always(value=True)),
             Patch(ViewFeed, "_store_snapshot", _unexpecting),
         ),
-        plans=("late-snapshot",),
+        plans=("late-pointers", "late-snapshot"),
     ),
     Mutant(
         "pointer-before-snapshot",

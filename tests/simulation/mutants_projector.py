@@ -17,7 +17,7 @@ from controlplane.projector.line import DeltaLine
 from controlplane.projector.memory import Memory
 from controlplane.projector.service import ProjectorService
 from controlplane.viewfeed import ViewFeed
-from projections import Position, take
+from projections import FoldState, Position, take
 
 from .mutating import Everywhere, Mutant, Patch, always, constant
 
@@ -85,6 +85,19 @@ def _same_count(start_epoch: Any) -> Any:
         return start_epoch(self, state)
 
     return start
+
+
+def _whatever_is_folded(adopt: Any) -> Any:
+    """Number from its start on with what is folded from now on."""
+
+    def adopted(self: Any, view_seq: int, start: Any, fold: Any) -> Any:
+        if fold.revision <= start.revision:
+            return adopt(self, view_seq, start, fold)
+        effects = adopt(self, view_seq, start, FoldState())
+        self.begun = None
+        return effects
+
+    return adopted
 
 
 def _ahead_of_stream(head: Any) -> Any:
@@ -179,7 +192,7 @@ MUTANTS = (
             Patch(DeltaLine, "publish", _impatient),
             Patch(DeltaLine, "stored", _one_of_several),
         ),
-        plans=("frozen-leader",),
+        plans=("foreign-amid", "frozen-leader"),
     ),
     Mutant(
         "resume-at-wrong-ordinal",
@@ -191,12 +204,19 @@ MUTANTS = (
         "leader-after-its-lease",
         "a leader goes on when its lease has lapsed",
         (Patch(ProjectorService, "_stand_down", always(None)),),
+        plans=("frozen-leader",),
     ),
     Mutant(
         "epoch-count-reused",
         "a new epoch has the count of the one before",
         (Patch(DeltaLine, "_start_epoch", _same_count),),
         plans=("fork",),
+    ),
+    Mutant(
+        "epoch-adopted-below-the-fold",
+        "an epoch that began below what is folded is joined all the same",
+        (Patch(DeltaLine, "_adopt", _whatever_is_folded),),
+        plans=("began-and-gone",),
     ),
     Mutant(
         "head-before-published",

@@ -303,7 +303,7 @@ MUTANTS = (
         "checkpoint-at-stream-end",
         "a router that is behind writes the place that it is on the way to",
         (Patch(RouterView, "_confirmed", _where_the_head_is),),
-        plans=("behind",),
+        plans=("never-level",),
     ),
     Mutant(
         "synced-by-revision",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from . import special_judges as judges
 from . import special_leases as leases
 from . import special_routers as routers
 from . import special_sizes as sizes
@@ -272,6 +273,7 @@ PLANS: Final[dict[str, Callable[[int, Random], list[Step]]]] = {
     "upgrade": _upgrade,
     **sizes.PLANS,
     **routers.PLANS,
+    **judges.PLANS,
 }
 PACES: Final = {
     "claim-expire-register": Pace(factor=3.0),
@@ -287,4 +289,5 @@ PACES: Final = {
     "upgrade": Pace(snapshot_every=10),
     **sizes.PACES,
     **routers.PACES,
+    **judges.PACES,
 }

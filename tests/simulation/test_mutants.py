@@ -19,6 +19,8 @@ QUICK = (
     ("delta-from-outside", "fold", ()),
     ("held-is-live", "routable", ()),
     ("step-back-taken", "backwards", ("false-heads",)),
+    ("leader-after-its-lease", "leads", ("frozen-leader",)),
+    ("epoch-adopted-below-the-fold", "view", ("began-and-gone",)),
 )
 """Mutant, the invariant that notices, and in which special plan; else in some seed."""
 FEW = range(1, 9)

@@ -33,6 +33,7 @@ from .beating import LOOK_S, Beating
 from .ending import Ending
 from .forward import Forward
 from .hosts import CELL, Host, ProjectorHost, RouterHost
+from .leading import Leading
 from .loop import Process, State
 from .numbering import Numbering
 from .outcome import Violation
@@ -72,6 +73,7 @@ class Watch:
         self.waits = Waits(world)
         self.promises, self.serving = Promises(world), Serving(world)
         self.pointing, self.numbering = Pointing(world), Numbering(world)
+        self.leading = Leading()
         self.histories = Histories(
             now=world.loop.time,
             is_beating=self._is_beating,
@@ -282,6 +284,8 @@ class Watch:
         """Look at what nobody tells, and again later."""
         with self.world.checking():
             self.beating.look()
+            for host in self.world.of(ProjectorHost):
+                self.leading.look(host)
         self.world.loop.call_later(LOOK_S, self.look)
 
     # ---- what hosts tell -------------------------------------------------------
@@ -301,6 +305,7 @@ class Watch:
         version = OLD_FOLD_VERSION if host.is_old else FOLD_VERSION
         name, log_id = host.name, core.line.log_id
         self.histories.check_fold(name, log_id, core.fold, version=version)
+        self.leading.look(host)
 
     def router_began(self, host: RouterHost) -> None:
         self.forward.began(host.name)
