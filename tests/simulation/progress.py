@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import Final, TextIO
 
+from tests.simulation.columns import WIDTH
 from tests.simulation.outcome import Outcome
 
 _TERMINAL_EVERY_S: Final = 0.2
@@ -55,7 +57,7 @@ class Progress:
         if self._quiet or time.monotonic() < self._due:
             return
         self._due = time.monotonic() + self._every_s
-        line = f"{_ERASE}{said}" if self._terminal else f"{said}\n"
+        line = f"{_ERASE}{self._cut(str(said))}" if self._terminal else f"{said}\n"
         self._write(line)
 
     def say(self, line: str) -> None:
@@ -68,6 +70,11 @@ class Progress:
         """Make place for lines that stay."""
         if self._terminal and not self._quiet:
             self._write(_ERASE)
+
+    def _cut(self, line: str) -> str:
+        """What fits into one row: only one can be erased."""
+        columns = shutil.get_terminal_size((WIDTH, 24)).columns
+        return line if len(line) < columns else f"{line[: columns - 2]}…"
 
     def _write(self, text: str) -> None:
         self._stream.write(text)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from tests.simulation.columns import WIDTH, fitted, readable
 from tests.simulation.failures import Failure
 from tests.simulation.outcome import Broken
 from tests.simulation.plan import Plan, Step
@@ -28,10 +29,12 @@ def replay_command(
     world: str = PRODUCT,
 ) -> str:
     """The command that shows the run again."""
-    words = [_python(), "-m", "tests.simulation", "replay", f"--seed {seed}"]
+    words = [_python(), "-m", "tests.simulation", "replay"]
     if plan is not None:
-        words.append(f"--plan {plan}")
-    elif keep is not None:
+        words.append(f"--plan {plan}")  # which says of what seed it is
+    else:
+        words.append(f"--seed {seed}")
+    if plan is None and keep is not None:
         words.append(f"--keep {as_words(keep)}")
     if world != PRODUCT:
         words.append(f"--world {world}")
@@ -39,15 +42,18 @@ def replay_command(
 
 
 def told(failure: Failure, *, world: str = PRODUCT) -> Iterator[str]:
-    """The lines to print. Writes the trace and the simplified plan to files."""
+    """The lines to print. Writes the trace and the simplified plan to files.
+
+    All but commands, which are to be copied as they are, fit the columns of a screen.
+    """
     broken = failure.broken
-    yield f"seed {failure.seed} breaks {said(broken)}"
-    room = Path(tempfile.mkdtemp(prefix=f"simulation-{failure.seed}-"))
+    yield from fitted(f"seed {failure.seed} breaks {said(broken)}")
+    room = Path(tempfile.mkdtemp(prefix="sim-"))
     plan_file = _written_plan(failure, room)
     keep = failure.keep
     if failure.plan is not None:
         rest = "" if failure.finished else "; the time was up, --shrink-s gives more"
-        yield (
+        yield from fitted(
             f"shrunk from {failure.steps} steps to {len(failure.plan.steps)} "
             f"by {failure.runs} runs in {failure.seconds:.0f} s{rest}"
         )
@@ -60,7 +66,7 @@ def told(failure: Failure, *, world: str = PRODUCT) -> Iterator[str]:
         yield f"  plan=NAME.json  # {broken.invariant}: …"
     if failure.plan is not None:
         yield "the steps left:"
-        yield from (f"  {line}" for line in steps_of(failure.plan, keep))
+        yield from _indented(steps_of(failure.plan, keep))
     yield from _trace(failure.trace, room)
     if not any(room.iterdir()):
         room.rmdir()
@@ -95,13 +101,15 @@ def _value(value: object) -> str:
 def _trace(trace: tuple[str, ...], room: Path) -> Iterator[str]:
     if not trace:
         return
-    if len(trace) > TAIL:
-        whole = room / "trace.txt"
-        whole.write_text("\n".join(trace) + "\n", encoding="utf-8")
-        yield f"the last {TAIL} of {len(trace)} lines of the trace (all: {whole}):"
-    else:
-        yield "the trace:"
-    yield from (f"  {line}" for line in trace[-TAIL:])
+    whole = room / "trace.txt"
+    whole.write_text("\n".join(trace) + "\n", encoding="utf-8")
+    last = f", the last {TAIL} of {len(trace)} lines" if len(trace) > TAIL else ""
+    yield f"the trace (whole in {whole}){last}:"
+    yield from _indented(trace[-TAIL:])
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    return (f"  {line}" for line in readable(lines, width=WIDTH - 2))
 
 
 def _written_plan(failure: Failure, room: Path) -> Path | None:

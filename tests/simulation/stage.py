@@ -27,6 +27,7 @@ from projections import PlaneState
 from tests.support.stage import PATIENCE_S, Scenario, StreamKind, settings_of, spec_of
 from tests.support.waiting import eventually
 
+from .columns import fitted
 from .hosts import CELL
 from .plan import Plan
 from .running import collected_afterwards
@@ -270,5 +271,5 @@ class SimWorld:
             with collected_afterwards():
                 self._play(scenario, settings, kept)
         except BaseException:  # noqa: BLE001 - the same as before
-            lines = [f"seed {SEED}", *kept[-SHOWN_MAX:], ""]
-            sys.stdout.write("\n".join(lines))
+            shown = [piece for line in kept[-SHOWN_MAX:] for piece in fitted(line)]
+            sys.stdout.write("\n".join([f"seed {SEED}", *shown, ""]))
