@@ -16,14 +16,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from multiprocessing import connection, resource_tracker
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 import msgspec
 
 from tests.simulation.running import World, world_named
+from tests.simulation.stopping import SIGNALS
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _MOMENT_S: Final = 0.25
 _SPAWN: Final = multiprocessing.get_context("spawn")
 
@@ -45,32 +45,6 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     where: tuple[str, ...]
     """What it was doing: the lines of a traceback, if there is one."""
-
-
-class Stop:
-    """SIGINT and SIGTERM are remembered the first time, and obeyed at the second."""
-
-    def __init__(self) -> None:
-        self.signal: signal.Signals | None = None
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        self._before = {each: signal.signal(each, self._note) for each in _SIGNALS}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        if self.signal is not None:
-            raise KeyboardInterrupt
-        self.signal = signal.Signals(number)
-
-    @property
-    def exit_code(self) -> int:
-        """What a shell expects of a process that a signal ended; 0 if none came."""
-        return 0 if self.signal is None else 128 + self.signal
 
 
 class Crew:
@@ -142,7 +116,7 @@ class _Member:
             target=_serve, args=(theirs, world, stuck), daemon=True
         )
         resource_tracker.ensure_running()  # starting it would unblock the signals
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             self._process.start()
         finally:

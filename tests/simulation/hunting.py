@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from typing import Final, Literal
 
 import msgspec
 
@@ -73,24 +74,28 @@ def _without_mutant(world_name: str, seed: int) -> Outcome:
     return attempt(world.run, world.plan_of(seed))
 
 
+CAUGHT: Final = "caught"
+SURVIVES: Final = "survives"
+UNTRIED: Final = "untried"
+ERROR: Final = "error"
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a mutant."""
 
     name: str
     what: str
+    fate: Literal["caught", "survives", "untried", "error"]
+    """Untried: the hunt was stopped before it was caught or had outlived all seeds.
+    An error says nothing, however often the mutant was caught beside it."""
     caught_by: dict[str, int]
     """Each invariant that noticed, with how many seeds it did."""
     caught: int
     seeds: int
-    """How many were run until enough had caught it, or all."""
+    """How many were run until enough had caught it, or all, or the hunt stopped."""
     noticed: int
     """In how many of them the run went another way: in none, and no plan gets there."""
     errors: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether it was caught, and every seed tried says something."""
-        return self.caught > 0 and not self.errors
 
 
 class Quarry:
@@ -127,14 +132,22 @@ class Quarry:
                 caught_by[verdict.caught_by] += 1
             if caught_by.total() >= self._enough:
                 break
+        errors = tuple(verdict.error for verdict in counted if verdict.error)
+        if errors:
+            fate = ERROR
+        elif caught_by:
+            fate = CAUGHT
+        else:
+            fate = SURVIVES if len(counted) == len(self._seeds) else UNTRIED
         return Row(
             name=self.mutant.name,
             what=self.mutant.what,
+            fate=fate,
             caught_by=dict(sorted(caught_by.items(), key=lambda it: (-it[1], it[0]))),
             caught=caught_by.total(),
             seeds=len(counted),
             noticed=sum(verdict.noticed for verdict in counted),
-            errors=tuple(verdict.error for verdict in counted if verdict.error),
+            errors=errors,
         )
 
 

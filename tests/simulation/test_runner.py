@@ -1,14 +1,8 @@
 """The runner of the simulation, as a shell sees it, in a world of a few lines."""
 
-import asyncio
 import json
-import os
 import re
 import shlex
-import signal
-import sys
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,78 +11,8 @@ from tests.simulation import toy_world
 from tests.simulation.plan import Crash, Freeze, Say, Wait
 from tests.simulation.running import BadInputError, attempt
 from tests.simulation.seeds import KeptSeed, indexes, kept_seeds, plan_in, plan_kept
+from tests.simulation.shell import HARMLESS, TOY, ended, simulation, spawn
 from tests.simulation.special import SEEDS_END
-from tests.support.waiting import eventually
-
-ROOT = Path(__file__).parents[2]
-TOY = ("--world", "tests.simulation.toy_world")
-TIMEOUT_S = 60.0
-HARMLESS = ("--from", str(toy_world.HARMLESS))
-
-
-class Ended:
-    def __init__(self, code, out, err):
-        self.code, self.out, self.err = code, out, err
-
-    def __repr__(self):
-        return f"exit {self.code}\n{self.out}\n{self.err}"
-
-
-async def spawn(*words, **environ):
-    return await asyncio.create_subprocess_exec(
-        *words,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **environ},
-        cwd=ROOT,
-        start_new_session=True,
-    )
-
-
-async def ended(process):
-    async with asyncio.timeout(TIMEOUT_S):
-        out, err = await process.communicate()
-    return Ended(process.returncode, out.decode(), err.decode())
-
-
-async def simulation(*words, **environ):
-    command = (sys.executable, "-m", "tests.simulation", *words)
-    return await ended(await spawn(*command, **environ))
-
-
-@asynccontextmanager
-async def at_work(*words):
-    """A command that runs seeds, and the processes that it has for it."""
-    process = await spawn(sys.executable, "-m", "tests.simulation", *words, *TOY)
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            assert b"seeds from" in await process.stderr.readline()
-        pids = children_of(process.pid)
-        assert len(pids) >= 2
-        yield process, pids
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.communicate()
-
-
-def children_of(pid):
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(child) for child in text.split()]
-
-
-def none_alive(pids):
-    return not any(is_alive(pid) for pid in pids)
-
-
-def is_alive(pid):
-    """Whether it runs: one that only waits for init to take note does not."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 async def test_sim_shrinks_the_first_failure_and_its_one_command_replays_it():
@@ -114,8 +38,8 @@ async def test_sim_says_what_it_ran_when_all_hold():
     held = await simulation("sim", *HARMLESS, "--seconds", "0.5", *TOY)
     assert held.code == 0
     assert re.fullmatch(
-        r"sim: \d+ seeds in \d+ s \(\d+/min\), \d+ records, [\d.]+ virtual hours, "
-        rf"from {toy_world.HARMLESS}: all hold\n",
+        r"sim: \d+ seeds in \d+ s \(\d+/min\), \d+ records, [\d.]+ virtual hours\n"
+        rf"from seed {toy_world.HARMLESS}: all hold\n",
         held.out,
     )
     assert held.err == f"sim: seeds from {toy_world.HARMLESS}\n"
@@ -132,42 +56,6 @@ async def test_sim_says_where_it_began_if_nobody_did():
     one, other = await simulation(*words), await simulation(*words)
     begun = re.compile(r"sim: seeds from (\d+)\n")
     assert begun.match(one.err)[1] != begun.match(other.err)[1]
-
-
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
-)
-async def test_a_signal_ends_sim_and_all_its_processes(number, code):
-    async with at_work("sim", "--seconds", "600", *HARMLESS, "--jobs", "2") as (
-        process,
-        pids,
-    ):
-        os.killpg(process.pid, number)  # as a terminal does: to all of them
-        stopped = await ended(process)
-        assert stopped.code == code
-        assert "stopped; all held" in stopped.out
-        assert "Traceback" not in stopped.err
-        await eventually(lambda: none_alive(pids))
-
-
-async def test_a_signal_ends_a_soak_that_says_what_it_found():
-    words = ("soak", "--hours", "1", *HARMLESS, "--jobs", "2")
-    async with at_work(*words) as (process, pids):
-        os.killpg(process.pid, signal.SIGINT)
-        stopped = await ended(process)
-        assert stopped.code == 0
-        assert "0 failed" in stopped.out
-        await eventually(lambda: none_alive(pids))
-
-
-async def test_no_process_outlives_a_runner_that_was_killed():
-    async with at_work("sim", "--seconds", "600", *HARMLESS, "--jobs", "2") as (
-        process,
-        pids,
-    ):
-        process.kill()
-        await process.wait()
-        await eventually(lambda: none_alive(pids), within_s=20.0)
 
 
 async def test_soak_gathers_one_failure_of_each_shape_and_goes_on():

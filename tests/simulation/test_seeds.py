@@ -52,4 +52,4 @@ def test_a_seed_comes_to_the_same_in_every_process():
     one, *others = (digests(hash_seed) for hash_seed in ("0", "1", "random"))
     assert len(one) == len(TWICE)
     for other in others:
-        assert other == one, "compare what `replay --seed` prints under both"
+        assert other == one, "compare what `replay --wide --seed` prints under both"
