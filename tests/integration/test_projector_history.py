@@ -19,12 +19,6 @@ from tests.support.servers import StoreMark
 from tests.support.waiting import eventually
 
 
-@pytest.fixture
-async def cell(broker_factory):
-    async with projected_cell(await broker_factory()) as made:
-        yield made
-
-
 @asynccontextmanager
 async def led(cell, name="here"):
     """A projector that leads and has published all there is."""

@@ -18,17 +18,6 @@ PATIENCE_S = 20.0
 """For what has no bound of its own, on a busy machine."""
 
 
-@pytest.fixture
-async def broker(broker_factory):
-    return await broker_factory()
-
-
-@pytest.fixture
-async def cell(broker):
-    async with projected_cell(broker) as made:
-        yield made
-
-
 async def test_a_view_stream_that_is_lost_is_begun_anew(cell, broker):
     async with cell.service(), view_of(cell) as view:
         lives = [Life(f"w{n}") for n in range(20)]

@@ -1,7 +1,5 @@
 """A view stream that lost its beginning, or everything, and routers that start then."""
 
-import pytest
-
 import controlplane as cp
 from controlplane.presence import routers as routers_of
 from controlplane.settings import Settings
@@ -11,11 +9,6 @@ from tests.support.waiting import eventually
 
 PATIENCE_S = 20.0
 """For what has no bound of its own, on a busy machine."""
-
-
-@pytest.fixture
-async def broker(broker_factory):
-    return await broker_factory()
 
 
 async def test_a_stream_trimmed_below_ones_place_is_bridged_by_a_snapshot(

@@ -14,7 +14,6 @@ from controlplane.settings import Settings
 from controlplane.viewfeed import ViewFeed
 from events import Status
 from projections import ModelNotFoundError, ModelUnavailableError
-from tests.support.cells import projected_cell
 from tests.support.proxy import Proxy
 from tests.support.routers import (
     MODEL,
@@ -28,17 +27,6 @@ from tests.support.waiting import eventually
 
 PATIENCE_S = 20.0
 """For what has no bound of its own, on a busy machine."""
-
-
-@pytest.fixture
-async def broker(broker_factory):
-    return await broker_factory()
-
-
-@pytest.fixture
-async def cell(broker):
-    async with projected_cell(broker) as made:
-        yield made
 
 
 @pytest.fixture

@@ -1,10 +1,6 @@
 """Plans of seeds: all kinds of faults occur in them, and end in time."""
 
-import os
-import subprocess
-import sys
 from hashlib import blake2b
-from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -19,8 +15,8 @@ from tests.simulation.plan import (
     Step,
 )
 from tests.simulation.planning import CORE, plan_of
+from tests.support.hash_seeds import printed_under
 
-ROOT = Path(__file__).parents[2]
 SEEDS = range(1, 301)
 LENGTHS = ("for_s", "down_s", "gone_s", "restart_s", "hold_s")
 BY_HAND = {(Enter, "label_bytes"), (SpoilSnapshot, "chunk")}
@@ -129,18 +125,8 @@ def digest():
 
 
 def test_a_seed_has_the_same_plan_in_every_process():
-    told = [
-        subprocess.run(
-            [sys.executable, "-c", f"from {__name__} import digest; print(digest())"],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        ).stdout.strip()
-        for hash_seed in ("0", "1")
-    ]
+    program = f"from {__name__} import digest; print(digest())"
+    told = [printed_under(seed, "-c", program).strip() for seed in ("0", "1")]
     assert told == [digest()] * 2
 
 
