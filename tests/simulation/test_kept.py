@@ -4,9 +4,14 @@ from typing import Any
 
 import pytest
 
+from controlplane import presence
 from controlplane.projector import recovery
 from controlplane.projector.core import Core
+from controlplane.projector.line import DeltaLine
+from controlplane.projector.service import ProjectorService
+from controlplane.recognition import Recognition
 from controlplane.worker.performing import Performer
+from events import subject_of
 from projections import LeaseBook, lease
 from tests.simulation.mutating import Everywhere, Make, Patch, always, constant
 from tests.simulation.planning import plan_of
@@ -50,6 +55,41 @@ def _answers(value: Any) -> Make:
     return lambda _: answered
 
 
+def _whatever_it_began_on(_: Any) -> Any:
+    """An epoch is joined without comparing how it began."""
+
+    def unchecked(self: Any, _fold: Any) -> list[Any]:
+        self.begun = None
+        return []
+
+    return unchecked
+
+
+def _never_again(lease_once: Any) -> Any:
+    """Who stood down leads only after he has acquired the lease anew."""
+
+    async def once(self: Any) -> None:
+        if self._lease.holds(self._clock.monotonic()):
+            self._lead = lambda: None
+        try:
+            await lease_once(self)
+        finally:
+            vars(self).pop("_lead", None)
+
+    return once
+
+
+def _only_if_last(_: Any) -> Any:
+    """An event is one's own only where nothing followed on its subject."""
+
+    async def place(self: Any, wish: Any) -> int | None:
+        last = await self._log.last(subject_of(wish.event))
+        is_own = last is not None and last.event.event_id == wish.event.event_id
+        return last.revision if is_own else None
+
+    return place
+
+
 UNMENDED = {
     "snapshot-outrun": Patch(Core, "view_misses", _from_the_beginning),
     "snapshot-gone": Patch(Core, "snapshot_found", always([])),
@@ -58,6 +98,12 @@ UNMENDED = {
     "superseded-comes-back": Patch(Performer, "_is_replaced", _answers(value=False)),
     "judge-stopped": Patch(LeaseBook, "_is_blind", _once_is_enough),
     "blinks": Patch(lease, "LEASES_MAX", constant(1e9)),
+    "sight-regained": Patch(LeaseBook, "sighted", always(None)),
+    "view-grown-again": Patch(Core, "contact_lost", always([])),
+    "epoch-on-lost-records": Patch(DeltaLine, "_check_start", _whatever_it_began_on),
+    "leaderless": Patch(ProjectorService, "_lease_once", _never_again),
+    "gate-of-lost-history": Everywhere(presence.names_astray, _answers(frozenset())),
+    "own-word-followed": Patch(Recognition, "_place", _only_if_last),
 }
 """For each kept plan: what takes the mend out again."""
 
