@@ -320,6 +320,7 @@ class Core:
             revision=before.revision,
             fingerprint=before.fingerprint,
             fingerprint_at=before.fingerprint_at,
+            anomalies=before.anomalies,
         )
 
     def _drain(self) -> list[Effect]:

@@ -7,7 +7,7 @@ import pytest
 
 from controlplane.router.core import CatchUp, Moved
 from projections import WorkerPut, apply
-from tests.support.fleet_builder import claimed, given, registered
+from tests.support.fleet_builder import claimed, deregistered, given, registered
 from tests.support.view_line import Shell, ViewLine, begun
 
 STORY = given(*(registered(f"w{n}") for n in range(6)))
@@ -47,6 +47,21 @@ def test_catching_up_to_ones_own_place_keeps_the_revision_that_a_head_told():
     shell.wanted = CatchUp("divergence", anew=True)
     assert shell.catch_up()
     assert shell.core.revision == 3
+
+
+def test_with_the_revision_that_a_head_told_go_the_anomalies_up_to_it():
+    line = line_of()
+    line.take_snapshot()
+    shell = begun(line=line)
+    three = given(*(registered(f"w{n}") for n in range(3)))
+    line.publish(three.then(deregistered("w9")))
+    shell.head()
+    known = shell.core.replica
+    assert known.revision == 4
+    assert known.anomalies.stale == 1
+    shell.wanted = CatchUp("gap", anew=True)
+    assert shell.catch_up()
+    assert shell.core.replica == known
 
 
 def test_a_later_head_with_a_lower_revision_is_ignored():
