@@ -58,7 +58,7 @@ def test_with_the_revision_that_a_head_told_go_the_anomalies_up_to_it():
     shell.head()
     known = shell.core.replica
     assert known.revision == 4
-    assert known.anomalies.stale == 1
+    assert known.anomalies.no_op == 1
     shell.wanted = CatchUp("gap", anew=True)
     assert shell.catch_up()
     assert shell.core.replica == known
