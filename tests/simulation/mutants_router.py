@@ -236,6 +236,10 @@ def _lapsed_forgotten(judge_wait: Any) -> Any:
     return judged
 
 
+def _as_found(_self: Any, _before: Any, after: Any, _reason: Any) -> Any:
+    return after
+
+
 MUTANTS = (
     Mutant(
         "missing-ordinal-skipped",
@@ -286,6 +290,12 @@ MUTANTS = (
         "a router that looks anew goes to an earlier place of its history",
         (Patch(Core, "_is_step_back", always(value=False)),),
         plans=("false-heads",),
+    ),
+    Mutant(
+        "revision-taken-back",
+        "a router that looked anew forgets what a head told it meanwhile",
+        (Patch(Core, "_not_below", lambda _: _as_found),),
+        plans=("over-foreign",),
     ),
     Mutant(
         "resync-not-told",

@@ -10,6 +10,7 @@ from .plan import (
     BlackHole,
     BrokerRestart,
     Crash,
+    Cut,
     Freeze,
     Noise,
     Pace,
@@ -35,6 +36,30 @@ def _false_heads(variant: int, rng: Random) -> list[Step]:
             Plant(at_s=at_s + 4.5, where="false_head"),
         ]
     return [*fleet(8), *steps]
+
+
+def _over_foreign(variant: int, rng: Random) -> list[Step]:
+    """A router reads foreign messages while heads tell of later revisions.
+
+    The leader is slow: it has not begun a new epoch yet.
+    """
+    steps: list[Step] = [
+        Slow(at_s=8.0, process=p, for_s=90.0, by_s=0.6) for p in ("p1", "p2")
+    ]
+    for round_ in range(4):
+        at_s = 20.0 + 20.0 * round_ + rng.random()
+        steps += talk(rng, 4, at_s - 9.0, at_s - 5.0, 0.5)
+        steps.append(Plant(at_s=at_s, where="view"))
+        steps += [
+            Plant(at_s=at_s - 2.0 + 0.1 * number, where="stale") for number in range(30)
+        ]
+        for router in ("r2", "r3"):
+            cut_s = at_s - 0.4 + 0.1 * round_ + 0.03 * variant
+            steps += [
+                Slow(at_s=at_s - 1.0, process=router, for_s=5.0, by_s=0.15),
+                Cut(at_s=cut_s, process=router, for_s=0.1),
+            ]
+    return [*fleet(4), *steps]
 
 
 def _never_level(variant: int, rng: Random) -> list[Step]:
@@ -94,6 +119,7 @@ def _began_and_gone(variant: int, rng: Random) -> list[Step]:
 
 PLANS: Final[dict[str, Callable[[int, Random], list[Step]]]] = {
     "false-heads": _false_heads,
+    "over-foreign": _over_foreign,
     "never-level": _never_level,
     "late-pointers": _late_pointers,
     "foreign-amid": _foreign_amid,
