@@ -14,7 +14,7 @@ from controlplane.router.client import RouterView
 from controlplane.router.core import Core, Moved
 from controlplane.router.keeping import Keeper
 from controlplane.router.planning import BeginWith, ReadTail, Wait
-from controlplane.router.replica import Replica
+from controlplane.router.replica import Replica, at_beginning, fleet_at
 from controlplane.router.syncing import Syncing
 from projections import (
     EMPTY,
@@ -236,6 +236,20 @@ def _lapsed_forgotten(judge_wait: Any) -> Any:
     return judged
 
 
+def _any_known_epoch(epoch: Any) -> Any:
+    """The start of an epoch is the next place, whichever came before."""
+
+    def taken(self: Any, start: Any, view_seq: int) -> Any:
+        replica = self.replica
+        fleet = None if replica is None else fleet_at(start, replica.fleet)
+        if fleet is None or start.epoch == replica.position.epoch:
+            return epoch(self, start, view_seq)
+        self._stand_at(at_beginning(start, view_seq, fleet))
+        return [Moved(() if fleet is replica.fleet else None, "epoch")]
+
+    return taken
+
+
 def _as_found(_self: Any, _before: Any, after: Any, _reason: Any) -> Any:
     return after
 
@@ -290,6 +304,12 @@ MUTANTS = (
         "a router that looks anew goes to an earlier place of its history",
         (Patch(Core, "_is_step_back", always(value=False)),),
         plans=("false-heads",),
+    ),
+    Mutant(
+        "earlier-epoch-taken",
+        "a router goes back to an epoch whose start it hears late",
+        (Patch(Core, "_epoch", _any_known_epoch),),
+        plans=("late-epochs",),
     ),
     Mutant(
         "revision-taken-back",

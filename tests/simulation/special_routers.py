@@ -18,7 +18,7 @@ from .plan import (
     Slow,
     Step,
 )
-from .special_steps import fleet, talk
+from .special_steps import CORE, fleet, talk
 
 
 def _false_heads(variant: int, rng: Random) -> list[Step]:
@@ -60,6 +60,19 @@ def _over_foreign(variant: int, rng: Random) -> list[Step]:
                 Cut(at_s=cut_s, process=router, for_s=0.1),
             ]
     return [*fleet(4), *steps]
+
+
+def _late_epochs(variant: int, rng: Random) -> list[Step]:
+    """Epochs begin one after the other over one fleet, and are heard of in disorder."""
+    steps: list[Step] = [
+        Noise(at_s=10.0, process=router, for_s=60.0, double=0.5, late_s=1.0 + variant)
+        for router in CORE[2:]
+    ]
+    steps += [
+        Plant(at_s=12.0 + 0.4 * number + 0.1 * rng.random(), where="view")
+        for number in range(60)
+    ]
+    return [*fleet(4), *talk(rng, 4, 20.0, 50.0, 7.0), *steps]
 
 
 def _never_level(variant: int, rng: Random) -> list[Step]:
@@ -120,6 +133,7 @@ def _began_and_gone(variant: int, rng: Random) -> list[Step]:
 PLANS: Final[dict[str, Callable[[int, Random], list[Step]]]] = {
     "false-heads": _false_heads,
     "over-foreign": _over_foreign,
+    "late-epochs": _late_epochs,
     "never-level": _never_level,
     "late-pointers": _late_pointers,
     "foreign-amid": _foreign_amid,
