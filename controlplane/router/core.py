@@ -282,13 +282,21 @@ class Core:
         if before is not None and _other_log(before, found.replica):
             reason = "history"
         effects: list[Effect] = [Moved(changes, reason)]
-        if found.head is not None:
+        if found.head is not None and not self._is_refuted(found.head[0], reason):
             head, age_s = found.head
             effects += self.head(head, now, age_s)
         owed, self._owed = self._owed, None
         if owed is not None:
             effects += self._catch_up(owed)
         return [*effects, *self._drain()]
+
+    def _is_refuted(self, head: Head, reason: Reason) -> bool:
+        """Whether what was just read anew denies an old head: its next word decides.
+
+        To read anew for it once more would go on until somebody leads.
+        """
+        own = self._digest_at(head.epoch, head.ordinal)
+        return reason == "divergence" and own not in (None, head.digest)
 
     def _is_step_back(self, after: Replica, reason: Reason) -> bool:
         """Whether ``after`` is an earlier place of the history that one is in."""

@@ -82,6 +82,25 @@ def test_a_level_head_with_another_digest_is_a_divergence():
     assert shell.place == (line.epoch, 3)
 
 
+def test_a_head_that_nobody_takes_back_is_a_divergence_once():
+    """The leader is gone, and the last head, which is kept, is a stranger's."""
+    line = line_of()
+    line.take_snapshot()
+    shell = begun(line=line)
+    false = line.head(digest="0" * 32)
+    shell.do(shell.core.head(false, shell.now))
+    assert shell.wanted == CatchUp("divergence", anew=True)
+    found = line.found(None, shell.look())
+    shell.wanted = None
+    found = msgspec.structs.replace(found, head=(false, 0.0))
+    shell.do(shell.core.caught_up(found, "divergence", shell.now))
+    assert shell.wanted is None
+    assert len(shell.diverged) == 1
+    assert shell.place == (line.epoch, 3)
+    shell.do(shell.core.head(false, shell.now))
+    assert len(shell.diverged) == 2
+
+
 def test_a_tampered_fleet_is_noticed_by_the_next_head_and_repaired():
     line = line_of()
     line.take_snapshot()
