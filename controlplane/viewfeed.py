@@ -206,7 +206,7 @@ class ViewFeed:
             taken_at=now,
             fold_version=snapshot.fold_version,
         )
-        await self._store_snapshot(
+        pointed = await self._store_snapshot(
             Outgoing(
                 subject=self.names.snapshot_pointer,
                 payload=msgspec.json.encode(pointer),
@@ -214,7 +214,7 @@ class ViewFeed:
             )
         )
         kept = {snapshot_id} | ({before.snapshot_id} if before else set())
-        await self._drop_snapshots(kept)
+        await self._drop_snapshots(kept, before=pointed.sequence)
         return True
 
     async def snapshot_pointer(self) -> SnapshotPointer | None:
@@ -268,17 +268,21 @@ class ViewFeed:
             return None, 0
         return read_or_none(_POINTER, message.payload), message.sequence
 
-    async def _store_snapshot(self, message: Outgoing) -> None:
-        await self._broker.store(self.names.snapshot_stream, message)
+    async def _store_snapshot(self, message: Outgoing) -> Stored:
+        return await self._broker.store(self.names.snapshot_stream, message)
 
-    async def _drop_snapshots(self, kept: set[str]) -> None:
+    async def _drop_snapshots(self, kept: set[str], *, before: int) -> None:
+        """Remove what was written ``before`` that sequence, but for what is ``kept``.
+
+        Whoever was stopped meanwhile knows nothing of what others wrote since.
+        """
         stream = self.names.snapshot_stream
         found = self._broker.read(stream, last_per_subject=True)
         ids: set[str] = set()
         async for batch in found:
             for message in batch:
                 match self.names.relative(message.subject).split("."):
-                    case ["snapshot", snapshot_id, _]:
+                    case ["snapshot", snapshot_id, _] if message.sequence < before:
                         ids.add(snapshot_id)
         for snapshot_id in sorted(ids - kept):
             subject = self.names.snapshot_chunk(snapshot_id, "*")

@@ -117,9 +117,9 @@ def _never_superseded(judge: Any) -> Any:
 
 
 def _unexpecting(_: Any) -> Any:
-    async def store_snapshot(self: Any, message: Outgoing) -> None:
+    async def store_snapshot(self: Any, message: Outgoing) -> Any:
         message = _with(message, expect_subject_sequence=None)
-        await self._broker.store(self.names.snapshot_stream, message)
+        return await self._broker.store(self.names.snapshot_stream, message)
 
     return store_snapshot
 

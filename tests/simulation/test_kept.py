@@ -10,6 +10,7 @@ from controlplane.projector.core import Core
 from controlplane.projector.line import DeltaLine
 from controlplane.projector.service import ProjectorService
 from controlplane.recognition import Recognition
+from controlplane.viewfeed import ViewFeed
 from controlplane.worker.performing import Performer
 from events import subject_of
 from projections import LeaseBook, lease
@@ -90,6 +91,16 @@ def _only_if_last(_: Any) -> Any:
     return place
 
 
+def _whatever_is_newer(drop_snapshots: Any) -> Any:
+    """Snapshots are removed though others wrote them since."""
+
+    async def dropped(self: Any, kept: Any, *, before: int) -> None:
+        del before
+        await drop_snapshots(self, kept, before=1 << 62)
+
+    return dropped
+
+
 UNMENDED = {
     "snapshot-outrun": Patch(Core, "view_misses", _from_the_beginning),
     "snapshot-gone": Patch(Core, "snapshot_found", always([])),
@@ -103,6 +114,7 @@ UNMENDED = {
     "epoch-on-lost-records": Patch(DeltaLine, "_check_start", _whatever_it_began_on),
     "leaderless": Patch(ProjectorService, "_lease_once", _never_again),
     "gate-of-lost-history": Everywhere(presence.names_astray, _answers(frozenset())),
+    "late-clean-up": Patch(ViewFeed, "_drop_snapshots", _whatever_is_newer),
     "own-word-followed": Patch(Recognition, "_place", _only_if_last),
 }
 """For each kept plan: what takes the mend out again."""
