@@ -306,6 +306,12 @@ MUTANTS = (
         plans=("false-heads",),
     ),
     Mutant(
+        "refuted-head-believed",
+        "a router looks anew for a head that the view stream has just denied",
+        (Patch(Core, "_is_refuted", always(value=False)),),
+        plans=("false-heads",),
+    ),
+    Mutant(
         "earlier-epoch-taken",
         "a router goes back to an epoch whose start it hears late",
         (Patch(Core, "_epoch", _any_known_epoch),),

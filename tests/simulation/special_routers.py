@@ -33,7 +33,7 @@ def _false_heads(variant: int, rng: Random) -> list[Step]:
             *talk(rng, 8, at_s - 8.0, at_s - 2.0, 0.4),
             *(Freeze(at_s=at_s, process=p, for_s=5.0) for p in ("p1", "p2")),
             BrokerRestart(at_s=at_s + 0.1, down_s=0.2, lose_view=3 + 2 * variant),
-            Plant(at_s=at_s + 4.5, where="false_head"),
+            Plant(at_s=at_s + 1.5, where="false_head"),
         ]
     return [*fleet(8), *steps]
 
@@ -122,7 +122,7 @@ def _began_and_gone(variant: int, rng: Random) -> list[Step]:
     for round_ in range(6):
         at_s = 15.0 + 13.0 * round_ + rng.random()
         process = ("p1", "p2")[round_ % 2]
-        killed_at_s = at_s + 1.7 + 0.09 * (round_ // 2) + 0.03 * variant
+        killed_at_s = at_s + 2.1 + 0.07 * round_ + 0.03 * variant
         steps += [
             Plant(at_s=at_s, where="view"),
             Crash(at_s=killed_at_s, process=process, restart_s=3.0),

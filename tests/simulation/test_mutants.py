@@ -14,11 +14,12 @@ from tests.simulation.world import run
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 QUICK = (
     ("snapshot-before-state", "snapshot", ()),
-    ("publish-before-acknowledged", "view", ("frozen-leader",)),
+    ("publish-before-acknowledged", "view", ("foreign-amid",)),
     ("released-claim-is-a-grant", "granted", ("claim-expire-repeat",)),
     ("delta-from-outside", "fold", ()),
     ("held-is-live", "routable", ()),
     ("step-back-taken", "backwards", ("false-heads",)),
+    ("refuted-head-believed", "spinning", ("false-heads",)),
     ("leader-after-its-lease", "leads", ("frozen-leader",)),
     ("epoch-adopted-below-the-fold", "view", ("began-and-gone",)),
 )

@@ -30,6 +30,7 @@ from tests.simulation.history import Histories
 from tests.simulation.views import Views
 
 from .beating import LOOK_S, Beating
+from .complaining import Complaining
 from .ending import Ending
 from .forward import Forward
 from .hosts import CELL, Host, ProjectorHost, RouterHost
@@ -73,7 +74,7 @@ class Watch:
         self.waits = Waits(world)
         self.promises, self.serving = Promises(world), Serving(world)
         self.pointing, self.numbering = Pointing(world), Numbering(world)
-        self.leading = Leading()
+        self.leading, self.complaining = Leading(), Complaining(world)
         self.histories = Histories(
             now=world.loop.time,
             is_beating=self._is_beating,
@@ -286,6 +287,7 @@ class Watch:
             self.beating.look()
             for host in self.world.of(ProjectorHost):
                 self.leading.look(host)
+            self.complaining.look()
         self.world.loop.call_later(LOOK_S, self.look)
 
     # ---- what hosts tell -------------------------------------------------------
