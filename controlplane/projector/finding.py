@@ -45,6 +45,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_at: Position | None
     """…and where it stands; also when it cannot be used."""
     snapshot_problem: str | None
+    snapshot_loss: str | None = None
+    """Why the log is not the one that the snapshot is of; None: it is, or unknown."""
     snapshot_taken_at: datetime | None = None
     view_first: int
     view_last: int
@@ -83,15 +85,16 @@ async def find(
     record = await _record_at(log, _message(entry))
     beginning_record = await _record_at(log, _message(beginning))
     known = await _record_at(log, remembered)
-    position = None if pointer is None else pointer.position
+    position, loss = None if pointer is None else pointer.position, None
     if position is not None and restored is not None:
-        problem = _mismatch(position, restored, snapshot_record, log_state)
+        loss, problem = _mismatch(position, restored, snapshot_record, log_state)
     return Found(
         log=log_state,
         log_end=log_end,
         snapshot=restored if problem is None else None,
         snapshot_at=position,
         snapshot_problem=problem,
+        snapshot_loss=loss,
         snapshot_taken_at=None if pointer is None else pointer.taken_at,
         view_first=view.first_sequence,
         view_last=view.last_sequence,
@@ -161,15 +164,15 @@ async def _read_snapshot(
 
 def _mismatch(
     at: Position, state: FoldState, record: Record | None, log: LogState
-) -> str | None:
-    """Why the log is not the one that ``state`` was folded from."""
+) -> tuple[str, str] | tuple[None, None]:
+    """Why the log is not the one that ``state`` was folded from: the loss, in words."""
     if at.epoch.log_id != log.log_id:
-        return "it is of another log"
+        return "log_replaced", "it is of another log"
     if state.revision > log.last_revision:
-        return f"the log ends at {log.last_revision}, below it"
+        return "log_lost_tail", f"the log ends at {log.last_revision}, below it"
     if record is not None and record.fingerprint != state.fingerprint:
-        return f"the log holds another record at {state.revision}"
-    return None
+        return "log_forked", f"the log holds another record at {state.revision}"
+    return None, None
 
 
 def base_of(entry: ViewEntry) -> int | None:

@@ -83,7 +83,7 @@ def _epoch_going_on(found: Found) -> Going:
     message = None if entry is None else entry.message
     base = None if entry is None else base_of(entry)
     if entry is None or message is None or base is None:
-        return lost or "foreign", None, None
+        return lost or _what_is_behind(found) or "foreign", None, None
     problem = _why_it_ends(found, message)
     if problem is None and not _is_vouched_for(found, message):
         problem = lost or _over_of(found, message.epoch)[1] or None
@@ -123,6 +123,17 @@ def what_was_lost(found: Found) -> str | None:
     return _what_memory_says(found)
 
 
+def _what_is_behind(found: Found) -> str | None:
+    """Which loss is told by what stands before a message that nobody can read."""
+    readable, log = found.readable, found.log
+    message = None if readable is None else readable.message
+    if message is None:
+        return found.snapshot_loss
+    if message.epoch.log_id != log.log_id:
+        return "log_replaced"
+    return "log_lost_tail" if message.revision > log.last_revision else None
+
+
 def _is_vouched_for(found: Found, message: ViewMessage) -> bool:
     """Whether the log, which lost records, holds the one of the last view message.
 
@@ -138,13 +149,21 @@ def _over_of(found: Found, epoch: Epoch) -> tuple[int, str]:
     In those that were known before the loss, lost records may have had numbers, and
     somebody may stand on them.
     """
+    over, reason = _over_of_memory(found)
+    at, loss = found.snapshot_at, found.snapshot_loss
+    if at is not None and loss is not None and at.epoch.log_id == found.log.log_id:
+        over, reason = max((over, reason), (at.epoch.count, loss))
+    return (over, reason) if epoch.count <= over else (0, "")
+
+
+def _over_of_memory(found: Found) -> tuple[int, str]:
+    """The same as far as this projector remembers, whatever the epoch; 0: nothing."""
     lost, known = _what_memory_says(found), found.remembered
     if known is None or known.log_id != found.log.log_id:
         return 0, ""
-    over, reason = known.over, known.over_reason
     if lost is not None and known.epoch is not None:
-        over, reason = max(over, known.epoch.count), lost
-    return (over, reason) if epoch.count <= over else (0, "")
+        return max(known.over, known.epoch.count), lost
+    return known.over, known.over_reason
 
 
 def _epochs_of_log(found: Found) -> list[Epoch]:
@@ -188,13 +207,13 @@ def _epoch_of_empty_stream(  # noqa: PLR0911 - a list of reasons
         return "log_replaced", None, None
     if at is None:
         return "first", None, None
+    over_reason = _over_of(found, at.epoch)[1]
+    if over_reason:
+        return over_reason, None, None
     if found.snapshot is None:
         return "rebuild", None, None
     if at.epoch.fold_version != FOLD_VERSION:
         return "fold_version", None, None
-    over_reason = _over_of(found, at.epoch)[1]
-    if over_reason:
-        return over_reason, None, None
     later = any(epoch > at.epoch for epoch in _epochs_of_log(found))
     if later or found.view_last < at.view_seq:
         return "view_lost", None, None

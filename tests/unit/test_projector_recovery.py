@@ -79,6 +79,7 @@ def remembered(past, revision=5, story=STORY, **fields):
 
 NO_SNAPSHOT = {"snapshot": None, "snapshot_at": None}
 DAMAGED = {"snapshot": None, "snapshot_problem": "damaged"}
+LOST = {**DAMAGED, "snapshot_loss": "log_lost_tail"}
 EMPTIED = {"entry": None, "readable": None, "entry_record": None, "beginning": None}
 
 
@@ -159,6 +160,44 @@ def test_a_foreign_last_message_begins_a_new_epoch(past):
     begin = past.begin()
     assert begun(begin) == (3, None, "foreign")
     assert begin.start.epoch_count == 1
+
+
+def test_a_foreign_last_message_does_not_hide_that_the_log_is_another_one(past):
+    past.view = view_of(past, log_id="log-0")
+    past.view.payloads.append(b"foreign")
+    assert begun(past.begin(**LOST | {"snapshot_loss": "log_replaced"})) == (
+        0,
+        None,
+        "log_replaced",
+    )
+
+
+def test_a_foreign_last_message_does_not_hide_that_the_log_lost_its_tail(past):
+    past.view.payloads.append(b"foreign")
+    del past.records[4:]
+    assert begun(past.begin()) == (3, None, "log_lost_tail")
+
+
+def test_where_nothing_can_be_read_the_snapshot_tells_of_the_loss(past):
+    past.view.payloads.append(b"foreign")
+    found = past.found(**LOST, readable=None)
+    assert begun(decide_start(found)) == (0, None, "log_lost_tail")
+
+
+def test_a_snapshot_of_more_than_the_log_has_ends_the_epoch_that_it_is_of(past):
+    begin = past.begin(**LOST)
+    assert begun(begin) == (0, (1, 1, 0), "rebuild")
+    assert over(begin) == (1, "log_lost_tail")
+    assert over(past.begin(**DAMAGED)) == (0, "")
+    past.view.trim(past.view.last + 1)
+    assert begun(past.begin(**LOST)) == (0, None, "log_lost_tail")
+
+
+def test_a_snapshot_of_more_than_the_log_has_says_nothing_of_later_epochs(past):
+    past.view = view_of(past, count=2)
+    begin = past.begin(**LOST)
+    assert begun(begin) == (0, (2, 1, 0), "rebuild")
+    assert over(begin) == (0, "")
 
 
 def test_a_delta_that_claims_an_impossible_place_is_foreign(past):
