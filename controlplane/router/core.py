@@ -14,8 +14,10 @@ meanwhile and stands before the place reached is old news, whatever its epoch. A
 epoch is learnt from the view stream or a snapshot, never from a head. A head tells
 how far the leader is: level with it (same epoch, ordinal and digest) its revision is
 one's own, for nothing in between changed the view; a later head with a lower revision
-is ignored. Within an epoch the position never steps back, unless the history that it
-was reached by turns out to be another than the view stream's: then it is a divergence.
+is ignored. A delta of a revision that a head had passed tells that the log lost what
+the head knew: the delta is right, and one's revision is the delta's. Within an epoch
+the position never steps back, unless the history that it was reached by turns out to
+be another than the view stream's: then it is a divergence.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from projections import (
     SequenceGapError,
 )
 
-from .replica import Replica, at_beginning, fleet_at
+from .replica import Replica, at_beginning, fleet_at, is_other_history
 
 BUFFER_MAX: Final = 8192
 DIGESTS_MAX: Final = 1024
@@ -169,12 +171,14 @@ class Core:
         if delta.ordinal <= position.ordinal:
             return self._compare(delta)
         try:
-            self._stand_at(replica.after(delta, view_seq))
+            after = replica.after(delta, view_seq)
         except SequenceGapError:
             return self._catch_up("gap")
         except DivergenceError as error:
             return [Diverged(error), *self._catch_up("divergence", anew=True)]
-        return [Moved(delta.changes)]
+        self._stand_at(after)
+        lost = is_other_history(replica, after)
+        return [Moved(delta.changes, "history" if lost else None)]
 
     def _compare(self, delta: Delta) -> list[Effect]:
         """A delta that is applied already: drop it, but look at its digest."""
@@ -279,7 +283,7 @@ class Core:
         else:
             changes = ()
         self.source = "live"
-        if before is not None and _other_log(before, found.replica):
+        if before is not None and is_other_history(before, found.replica):
             reason = "history"
         effects: list[Effect] = [Moved(changes, reason)]
         if found.head is not None and not self._is_refuted(found.head[0], reason):
@@ -319,7 +323,7 @@ class Core:
             before is None
             or reason == "divergence"
             or before.position.epoch != after.position.epoch
-            or before.position.ordinal > after.position.ordinal
+            or before.position.ordinal != after.position.ordinal
             or before.revision <= after.revision
         ):
             return after
@@ -387,7 +391,3 @@ class Core:
             return []
         self._ahead = self._behind_since = None
         return self._catch_up("gap")
-
-
-def _other_log(before: Replica, after: Replica) -> bool:
-    return before.position.epoch.log_id != after.position.epoch.log_id

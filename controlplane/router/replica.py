@@ -39,6 +39,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     def after(self, delta: Delta, view_seq: int) -> Replica:
         """The replica after the next delta, which stands at ``view_seq``.
 
+        Its revision is the delta's, also if one's own was higher: see `core`.
+
         Raises `SequenceGapError` if it is not the next, `DivergenceError` if the
         digests differ.
         """
@@ -51,7 +53,6 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
             raise SequenceGapError(
                 expected=self.position.delta_revision, got=delta.previous_revision
             )
-        is_news = delta.revision >= self.fingerprint_at
         return Replica(
             position=Position(
                 epoch=delta.epoch,
@@ -60,9 +61,9 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
                 delta_revision=delta.revision,
             ),
             fleet=apply_delta(self.fleet, delta),
-            revision=max(delta.revision, self.revision),
-            fingerprint=delta.fingerprint if is_news else self.fingerprint,
-            fingerprint_at=delta.revision if is_news else self.fingerprint_at,
+            revision=delta.revision,
+            fingerprint=delta.fingerprint,
+            fingerprint_at=delta.revision,
             anomalies=delta.anomalies,
         )
 
@@ -104,4 +105,16 @@ def from_snapshot(snapshot: Snapshot) -> Replica:
         fingerprint=snapshot.fingerprint,
         fingerprint_at=snapshot.revision,
         anomalies=snapshot.anomalies.counts,
+    )
+
+
+def is_other_history(before: Replica, after: Replica) -> bool:
+    """Whether ``after`` is of another log, or of one that lost what ``before`` knew."""
+    old, new = before.position, after.position
+    if old.epoch.log_id != new.epoch.log_id:
+        return True
+    return (
+        old.epoch == new.epoch
+        and old.ordinal < new.ordinal
+        and new.delta_revision <= before.revision
     )

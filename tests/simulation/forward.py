@@ -7,7 +7,8 @@ file that the last one saved.
 Only a place that is lost is no place to be loyal to: the view stream lost it, and the
 log no longer leads there, so that whoever leads numbers on with other deltas. Of a
 view stream that lost its tail over a log that did not, the same deltas come again:
-nobody has a reason to step back.
+nobody has a reason to step back. Of a log that lost its end a head may have told
+what no delta tells: then the revision is lower with the next delta, the place is not.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class Forward:
     def _is_back(self, old: Any, new: Any) -> bool:
         was, now = old.position, new.position
         if now.epoch == was.epoch:
+            if now.ordinal > was.ordinal:
+                return new.revision < old.revision and not self._is_told_in_vain(old)
             return now.ordinal < was.ordinal or new.revision < old.revision
         texts = [text for _, text in self._epochs]
         both = str(was.epoch) in texts and str(now.epoch) in texts
@@ -74,13 +77,18 @@ class Forward:
         place = old.position
         if not any(last < place.view_seq for last in self._cuts):
             return False
+        if self._is_told_in_vain(old):
+            return True
         current = self._histories.current
-        if current is None or old.revision > current.end:
-            return True
-        known = current.moments[old.fingerprint_at].fingerprint
-        if old.fingerprint and old.fingerprint != known:
-            return True
         return not any(
             lineage is current and moment.revision == place.delta_revision
             for _, lineage, moment in self._views.state_at(place.epoch, place.ordinal)
         )
+
+    def _is_told_in_vain(self, old: Any) -> bool:
+        """Whether the log no longer holds the record whose revision it shows."""
+        current = self._histories.current
+        if current is None or old.revision > current.end:
+            return True
+        known = current.moments[old.fingerprint_at].fingerprint
+        return bool(old.fingerprint) and old.fingerprint != known

@@ -64,6 +64,39 @@ def test_with_the_revision_that_a_head_told_go_the_anomalies_up_to_it():
     assert shell.core.replica == known
 
 
+THREE = given(*(registered(f"w{n}") for n in range(3)))
+
+
+def told_in_vain():
+    """A router to which a head told revision 4, and the log that lost it meanwhile."""
+    line = line_of()
+    shell = begun(line=line)
+    line.publish(THREE.then(claimed("w0", 20000)))
+    shell.head()
+    assert shell.core.revision == 4
+    shell.line = line_of()
+    return shell
+
+
+def test_a_delta_of_a_revision_that_a_head_had_passed_tells_of_a_loss():
+    shell = told_in_vain()
+    (delta,) = shell.line.publish(STORY[:4])
+    shell.live(delta)
+    replica = shell.core.replica
+    assert (replica.revision, replica.fingerprint_at) == (4, 4)
+    assert replica.fingerprint == delta.message.fingerprint
+    assert shell.moves[-1] == Moved(delta.message.changes, "history")
+
+
+def test_a_catch_up_over_such_a_delta_tells_of_it_too():
+    shell = told_in_vain()
+    (delta,) = shell.line.publish(STORY[:4])
+    shell.wanted = CatchUp("gap")
+    assert shell.catch_up()
+    assert shell.core.replica.fingerprint == delta.message.fingerprint
+    assert shell.moves[-1].caught_up == "history"
+
+
 def test_a_later_head_with_a_lower_revision_is_ignored():
     shell = begun(line=line_of())
     shell.head(revision=9)
