@@ -123,11 +123,13 @@ class Beating:
         return True
 
     def _can_be_heard(self, host: Any) -> bool:
-        """Whether nothing of its own keeps its beats from the broker.
+        """Whether neither its network nor a stopped server keeps its beats back.
 
         Of a worker that is cut off the last beat may have come when no judge heard it.
         """
-        return not (host.black or host.cut)
+        stalled = self._world.server.stalled
+        silenced = any(broker.node in stalled for broker in host.brokers)
+        return not (host.black or host.cut or silenced)
 
     def _hosts(self, able: str) -> list[Any]:
         return [host for host in self._world.hosts.values() if hasattr(host, able)]
