@@ -17,6 +17,7 @@ from controlplane.worker import core as worker_core
 from controlplane.worker.core import WorkerCore
 from controlplane.worker.standing import Superseded, Vacant
 from events import PortClaimed
+from projections import SnapshotUnusableError
 
 from .mutating import Mutant, Patch, always
 
@@ -158,6 +159,28 @@ def _pointer_first(_: Any) -> Any:
     return write_snapshot
 
 
+def _by_name(_: Any) -> Any:
+    async def packed(self: Any, pointer: Any) -> bytes:
+        numbers = sorted(range(pointer.chunks), key=str)
+        return b"".join([await self._chunk(pointer, number) for number in numbers])
+
+    return packed
+
+
+def _its_last_chunk(_: Any) -> Any:
+    async def standing_snapshot(self: Any) -> Any:
+        pointer = await self.snapshot_pointer()
+        if pointer is None:
+            return None
+        try:
+            await self._chunk(pointer, pointer.chunks - 1)
+        except SnapshotUnusableError:
+            return None
+        return pointer.position
+
+    return standing_snapshot
+
+
 MUTANTS = (
     Mutant(
         "unknown-outcome-is-failure",
@@ -226,5 +249,17 @@ MUTANTS = (
         "pointer-before-snapshot",
         "the pointer to a snapshot is stored before the snapshot",
         (Patch(ViewFeed, "write_snapshot", _pointer_first),),
+    ),
+    Mutant(
+        "snapshot-chunks-by-name",
+        "the chunks of a snapshot are put together in the order of their names",
+        (Patch(ViewFeed, "_packed", _by_name),),
+        plans=("chunks-gone", "chunks-replaced"),
+    ),
+    Mutant(
+        "snapshot-stands-by-its-last-chunk",
+        "a snapshot that misses a chunk is taken for whole if its last one is there",
+        (Patch(ViewFeed, "standing_snapshot", _its_last_chunk),),
+        plans=("chunks-gone",),
     ),
 )
