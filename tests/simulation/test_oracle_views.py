@@ -146,6 +146,23 @@ def test_a_foreign_message_ends_the_epoch_unless_nobody_could_read_it():
     assert told.views.missing() == []
 
 
+def test_what_nobody_could_read_is_thought_to_be_the_next_delta_wherever_it_is_asked():
+    told = Told(OLD)
+    told.view([START, *DELTAS[:-1]])
+    foreign_at = told.views.last + 1
+    told.views.view_planted(foreign_at)
+    replica = replica_of(OLD, epoch())
+    told.views.view_trimmed(foreign_at)
+    violation("prefix", told.views.check_replica, "r1", replica)
+    assert told.views.missing() == ["no epoch goes on"]
+    told.views.view_trimmed(foreign_at + 1)
+    told.views.check_replica("r1", replica)
+    assert told.views.missing() == []
+    told.views.view_planted(foreign_at + 1)
+    told.views.view_trimmed(foreign_at + 2)
+    assert told.views.missing() == ["no epoch goes on"]
+
+
 # ---- lost histories ------------------------------------------------------------
 def test_deltas_of_lost_records_may_come_until_a_new_epoch_starts():
     told = Told(OLD)

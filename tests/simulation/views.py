@@ -28,7 +28,7 @@ and place that ever was stored stays known.
 
 **A foreign message** takes a place and breaks the numbering: only a start may follow.
 Unless it was trimmed before anybody could read it: then a projector has to believe
-that its own delta stood there, and goes on with the next.
+that its own delta stood there, says so, and goes on with the next.
 """
 
 from tests.simulation.history import Histories
@@ -50,8 +50,10 @@ class Cursor:
 class Views(Places):
     """The view stream, told as it happens. See the module; raises `Violation`."""
 
-    def __init__(self, histories: Histories):
+    def __init__(self, histories: Histories, first_sequence=lambda: 0):
+        """``first_sequence``: tells where the stream begins; else `view_trimmed`."""
         super().__init__(histories)
+        self._first_sequence = first_sequence
         self._cursors = [Cursor()]
         """After each sequence of the stream; the first: before it has any."""
         self._trimmed_to = 0
@@ -163,8 +165,7 @@ class Views(Places):
 
     def _pass_foreign(self, view_seq, cursor, delta, payload):
         track, ordinal = cursor.track, view_seq - cursor.track.base
-        gone = self._trimmed_to >= view_seq - 1
-        for lineage in self.lineages_after(cursor.moment, track) if gone else ():
+        for lineage in self._believing(view_seq - 1):
             led_here = derived(lineage, track, ordinal)
             if len(led_here) <= ordinal:
                 continue
@@ -175,6 +176,28 @@ class Views(Places):
                 return
         what = f"{delta} after a foreign message at {cursor.foreign_at}"
         self._violated(view_seq, what)
+
+    def _believing(self, last):
+        """The lineages whose own deltas may be thought to have led to ``last``.
+
+        There are none unless a foreign message stood there that nobody can read now.
+        """
+        cursor = self._cursors[-1]
+        if cursor.foreign_at is None or cursor.track is None:
+            return []
+        self.view_trimmed(self._first_sequence())
+        if self._trimmed_to < last:
+            return []
+        return list(self.lineages_after(cursor.moment, cursor.track))
+
+    def state_at(self, epoch, ordinal):
+        """As ever; what has to be thought of the stream's end counts as stored."""
+        track = self._cursors[-1].track
+        for lineage in self._believing(self.last):
+            for place, moment in enumerate(derived(lineage, track, ordinal)):
+                if track.base + place <= self.last:
+                    track.note(place, moment)
+        return super().state_at(epoch, ordinal)
 
     def _put(self, track, moment):
         self._cursors.append(Cursor(track, moment))
@@ -192,6 +215,11 @@ class Views(Places):
         cursor, current = self._cursors[-1], self._histories.current
         if current is None:
             return ["there is no log"]
+        if current in self._believing(self.last):
+            ordinal = self.last - cursor.track.base
+            led_here = derived(current, cursor.track, ordinal)
+            if len(led_here) > ordinal:
+                cursor = Cursor(cursor.track, led_here[ordinal])
         if cursor.track is None or cursor.foreign_at is not None:
             return ["no epoch goes on"]
         if cursor.track.epoch.log_id != current.log_id:

@@ -80,7 +80,7 @@ class Watch:
             is_beating=self._is_beating,
             versions=HISTORY_VERSIONS,
         )
-        self.views = Views(self.histories)
+        self.views = Views(self.histories, self._view_begins)
         self.forward = Forward(self.histories, self.views)
         self.witnesses: list[tuple[Any, Process]] = []
         """(lost lineage, a process that had folded some of what was lost)."""
@@ -201,6 +201,10 @@ class Watch:
             if document["reason"] in HISTORY_REASONS:
                 self.announced.append(self.world.loop.time())
         self.views.view_stored(message.sequence, message.payload)
+
+    def _view_begins(self) -> int:
+        stream = self.world.server.held(NAMES.view_stream)
+        return 0 if stream is None else stream.state().first_sequence
 
     def _check_reason(self, epoch: Epoch, reason: str) -> None:
         """An epoch over another log says so, unless nothing told of the one before."""
