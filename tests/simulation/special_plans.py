@@ -79,6 +79,24 @@ def _rebuild(variant: int, rng: Random) -> list[Step]:
     return [*fleet(8), *talk(rng, 8, 10.0, 85.0, 0.3), *steps]
 
 
+def _unread(variant: int, rng: Random) -> list[Step]:
+    """Foreign messages are trimmed from the view stream before anybody reads them."""
+    steps: list[Step] = []
+    for round_ in range(3):
+        at_s = 20.0 + 16.0 * round_ + rng.random()
+        steps += [
+            *(Cut(at_s=at_s, process=p, for_s=2.0) for p in CORE),
+            *talk(rng, 4, at_s + 0.2, at_s + 1.0, 0.3 + 0.3 * round_),
+            *(
+                Plant(at_s=at_s + 1.2 + 0.1 * n, where="view")
+                for n in range(1 + (round_ + variant) % 3)
+            ),
+            TrimView(at_s=at_s + 1.6, keep=0),
+            Wait(at_s=at_s + 4.0, kind="synced", router=CORE[2 + round_]),
+        ]
+    return [*fleet(4), *talk(rng, 4, 10.0, 66.0, 4.0), *steps]
+
+
 def _fork(variant: int, rng: Random) -> list[Step]:
     """The log loses its tail and grows as high again before projectors look."""
     at_s = 40.0 + rng.random()
@@ -274,6 +292,7 @@ PLANS: Final[dict[str, Callable[[int, Random], list[Step]]]] = {
     **sizes.PLANS,
     **routers.PLANS,
     **judges.PLANS,
+    "unread": _unread,
 }
 PACES: Final = {
     "claim-expire-register": Pace(factor=3.0),
