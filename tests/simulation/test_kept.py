@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from controlplane import presence
@@ -10,6 +11,7 @@ from controlplane.projector.core import Core
 from controlplane.projector.line import DeltaLine
 from controlplane.projector.service import ProjectorService
 from controlplane.recognition import Recognition
+from controlplane.router.replica import Replica
 from controlplane.viewfeed import ViewFeed
 from controlplane.worker.performing import Performer
 from events import subject_of
@@ -101,6 +103,17 @@ def _whatever_is_newer(drop_snapshots: Any) -> Any:
     return dropped
 
 
+def _never_lower(after: Any) -> Any:
+    """A revision once told is kept, whatever delta comes."""
+
+    def after_delta(self: Any, delta: Any, view_seq: int) -> Any:
+        replica = after(self, delta, view_seq)
+        revision = max(self.revision, replica.revision)
+        return msgspec.structs.replace(replica, revision=revision)
+
+    return after_delta
+
+
 UNMENDED = {
     "snapshot-outrun": Patch(Core, "view_misses", _from_the_beginning),
     "snapshot-gone": Patch(Core, "snapshot_found", always([])),
@@ -116,6 +129,8 @@ UNMENDED = {
     "gate-of-lost-history": Everywhere(presence.names_astray, _answers(frozenset())),
     "late-clean-up": Patch(ViewFeed, "_drop_snapshots", _whatever_is_newer),
     "own-word-followed": Patch(Recognition, "_place", _only_if_last),
+    "foreign-after-loss": Everywhere(recovery._what_is_behind, always(None)),
+    "told-in-vain": Patch(Replica, "after", _never_lower),
 }
 """For each kept plan: what takes the mend out again."""
 
