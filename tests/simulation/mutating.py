@@ -76,12 +76,15 @@ class Mutant(msgspec.Struct, frozen=True):
 
 
 def bindings_of(function: Any) -> list[tuple[Any, str]]:
-    """The modules of the product that have ``function``, each with its name there."""
+    """The modules of the product that have ``function``, each with its name there.
+
+    Of a copy: what is collected in the midst of a walk may import something.
+    """
     return [
         (module, name)
-        for title, module in sorted(sys.modules.items())
+        for title, module in sorted(sys.modules.copy().items())
         if module is not None and title.split(".")[0] in PRODUCT_ROOMS
-        for name, value in sorted(vars(module).items())
+        for name, value in sorted(vars(module).copy().items())
         if value is function
     ]
 
