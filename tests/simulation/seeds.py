@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from events import InvalidIdentityError
 from tests.simulation.plan import (
     PLAN_DECODER,
     Claim,
@@ -25,6 +26,7 @@ from tests.simulation.plan import (
     Wait,
 )
 from tests.simulation.running import BadInputError, PlanOf, subset
+from tests.simulation.workers import spec_of
 
 ROOM: Final = Path(__file__).parent
 SEEDS_FILE: Final = ROOM / "seeds.txt"
@@ -92,6 +94,12 @@ def plan_in(path: Path) -> Plan:
         if name is not None and not _names_of(step).fullmatch(name):
             message = f"no plan in {path}: step {index} cannot be of process {name!r}"
             raise BadInputError(message)
+        if isinstance(step, Enter):
+            try:
+                spec_of(step)
+            except InvalidIdentityError as error:
+                message = f"no plan in {path}: step {index} is of no worker: {error}"
+                raise BadInputError(message) from error
     return plan
 
 

@@ -192,6 +192,23 @@ def test_a_plan_names_only_processes_that_can_be(tmp_path, step):
         plan_in(file)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"lease_ttl_s": 1.0}, {"namespace": ""}, {"model": ""}, {"role": "cook"}],
+    ids=str,
+)
+def test_a_plan_names_only_workers_that_can_be(tmp_path, wrong):
+    entry = {"type": "enter", "at_s": 1.0, "process": "w01", "worker_id": "w01"}
+    entry |= {"namespace": "prod", "model": "llama"}
+    plan = {"seed": 1, "faults_end_s": 2.0, "end_s": 3.0}
+    file = tmp_path / "plan.json"
+    file.write_bytes(msgspec.json.encode({**plan, "steps": [entry]}))
+    assert plan_in(file).steps[0].worker_id == "w01"
+    file.write_bytes(msgspec.json.encode({**plan, "steps": [entry | wrong]}))
+    with pytest.raises(BadInputError, match="step 0 is of no worker"):
+        plan_in(file)
+
+
 def test_kept_seeds_are_read_with_what_they_found():
     text = """
         # a comment

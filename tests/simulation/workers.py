@@ -91,23 +91,6 @@ class WorkerHost(Host):
         self.entry, self.left, self.wanted = entry, False, True
         self.start()
 
-    @property
-    def spec(self) -> WorkerSpec:
-        entry = self.entry
-        assert entry is not None
-        return WorkerSpec(
-            model=entry.model,
-            address="http://10.0.0.7:8000",
-            namespace=entry.namespace,
-            worker_id=entry.worker_id,
-            role=Role(entry.role),
-            needs=entry.needs,
-            card=ModelCard(kv_block_size=16 * entry.card),
-            labels=_labels(entry.label_bytes),
-            lease_ttl_s=entry.lease_ttl_s,
-            status=Status(entry.status),
-        )
-
     def build(self) -> None:
         self.handle = None
 
@@ -125,10 +108,11 @@ class WorkerHost(Host):
         broker = self.broker("worker")
         await broker.start()
         beats: Any = LoopBeats(self)
-        pause_s = START_AGAIN_S
+        entry, pause_s = self.entry, START_AGAIN_S
+        assert entry is not None
         while not self.left:
             handle = WorkerHandle(
-                self.spec,
+                spec_of(entry),
                 log=self.log(broker),
                 broker=broker,
                 beats=beats,
@@ -181,6 +165,22 @@ class WorkerHost(Host):
                 self.left = True
                 await handle.stop()
                 self.ended()
+
+
+def spec_of(entry: Enter) -> WorkerSpec:
+    """The worker that enters. Raises `InvalidIdentityError` where there can be none."""
+    return WorkerSpec(
+        model=entry.model,
+        address="http://10.0.0.7:8000",
+        namespace=entry.namespace,
+        worker_id=entry.worker_id,
+        role=entry.role,
+        needs=entry.needs,
+        card=ModelCard(kv_block_size=16 * entry.card),
+        labels=_labels(entry.label_bytes),
+        lease_ttl_s=entry.lease_ttl_s,
+        status=entry.status,
+    )
 
 
 def _labels(size: int) -> dict[str, str]:
