@@ -55,7 +55,11 @@ class Forward:
         """A router shows another replica: "backwards", if it is an earlier one."""
         old = self._replicas.get(router)
         self._replicas[router] = replica
-        if old is not None and self._is_back(old, replica) and not self._is_lost(old):
+        if (
+            old is not None
+            and self._is_back(old, replica)
+            and not self._is_lost(old, replica)
+        ):
             was, now = old.position, replica.position
             what = f"{router} stepped from {was.epoch}/{was.ordinal}@{old.revision}"
             what += f" to {now.epoch}/{now.ordinal}@{replica.revision}"
@@ -72,12 +76,19 @@ class Forward:
         both = str(was.epoch) in texts and str(now.epoch) in texts
         return both and texts.index(str(now.epoch)) < texts.index(str(was.epoch))
 
-    def _is_lost(self, old: Any) -> bool:
-        """Whether neither the view stream nor the log leads to where it stood."""
+    def _is_lost(self, old: Any, new: Any) -> bool:
+        """Whether neither the view stream nor the log leads to where it stood.
+
+        At the same place, to the revision that it showed.
+        """
         place = old.position
         if not any(last < place.view_seq for last in self._cuts):
             return False
-        if self._is_told_in_vain(old):
+        same = (new.position.epoch, new.position.ordinal) == (
+            place.epoch,
+            place.ordinal,
+        )
+        if same and self._is_told_in_vain(old):
             return True
         current = self._histories.current
         return not any(

@@ -76,6 +76,16 @@ def test_what_log_and_view_both_lost_may_be_left(told, forward):
     forward.moved("r1", at(1))
 
 
+def test_a_place_is_not_lost_with_a_revision_that_a_head_told(told, forward):
+    last = at(LAST)
+    forward.moved("r1", msgspec.structs.replace(last, revision=len(OLD) + 1))
+    cut(told, forward, LAST)
+    violation("backwards", forward.moved, "r1", at(1))
+    forward.began("r1")
+    forward.moved("r1", msgspec.structs.replace(last, revision=len(OLD) + 1))
+    forward.moved("r1", last)
+
+
 def test_what_the_view_still_holds_is_not_left_though_the_log_lost_it(told, forward):
     forward.moved("r1", at(LAST))
     told.forks(3)
