@@ -18,7 +18,7 @@ import enum
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from heapq import heappop, heappush
 from typing import Any, Final
@@ -308,6 +308,16 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def close(self) -> None:
         self._closed = True
+
+    def end_tasks(self) -> None:
+        """Close what was begun and will never go on, before it is garbage.
+
+        What coroutines do when they are closed makes new references, and a collector
+        that closes them lets all that these reach live until it comes again.
+        """
+        for task in asyncio.all_tasks(self):
+            with suppress(BaseException):
+                task.get_coro().close()  # type: ignore[union-attr]
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Keep what nobody asked for, as an error that no task's owner looked at."""

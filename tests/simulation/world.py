@@ -244,7 +244,7 @@ def run(plan: Plan, *, trace: bool = False) -> Outcome:
         finally:
             if gc_was_on:
                 gc.enable()
-    return Outcome(
+    outcome = Outcome(
         seed=plan.seed,
         broken=broken,
         trace_digest=world.trace.digest,
@@ -253,6 +253,8 @@ def run(plan: Plan, *, trace: bool = False) -> Outcome:
         records=world.watch.records,
         virtual_s=round(world.loop.time(), 6),
     )
+    world.loop.end_tasks()
+    return outcome
 
 
 @contextmanager
