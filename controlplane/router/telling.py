@@ -80,17 +80,23 @@ class Teller:
     async def _keep_present(
         self, every_s: float, moved: Callable[[], asyncio.Event]
     ) -> None:
-        """Say where the router stands: when it ``moved``, and every ``every_s``."""
+        """Say where the router stands: when it ``moved``, and every ``every_s``.
+
+        Moves in quick succession are told together, `PRESENCE_PAUSE_S` apart.
+        """
         while True:
             movement = moved()
             self._saying = asyncio.create_task(self._say())
             await asyncio.shield(self._saying)
-            await asyncio.sleep(PRESENCE_PAUSE_S)
+            may_at = self._clock.monotonic() + PRESENCE_PAUSE_S
             try:
-                async with asyncio.timeout(max(0.0, every_s - PRESENCE_PAUSE_S)):
+                async with asyncio.timeout(every_s):
                     await movement.wait()
             except TimeoutError:
                 continue
+            pause_s = may_at - self._clock.monotonic()
+            if pause_s > 0.0:
+                await asyncio.sleep(pause_s)
 
     async def _say(self) -> None:
         """Once begun it is finished: a goodbye must know where it was stored."""
