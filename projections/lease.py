@@ -125,6 +125,9 @@ class LeaseBook:
             gap = now - self._returned_at
             if gap > self._guard.blind_gap_s:
                 self.blind_s += gap
+                for pulse in self._pulses.values():
+                    # What came before the pulse is no excuse for silence after it.
+                    pulse.blind_s += max(0.0, pulse.heard_at - self._returned_at)
                 self.sighted(now)
         self._returned_at = now
         self._proven_at = sent_at

@@ -10,46 +10,7 @@ from tests.support.fleet_builder import (
     registered,
     state_after,
 )
-
-TTL = 10.0
-
-
-def key(worker):
-    return (NAMESPACE, worker, incarnation(worker))
-
-
-def lives(count, **fields):
-    steps = [registered(f"w{n}", lease_ttl_s=TTL, **fields) for n in range(count)]
-    return state_after(*steps).lives
-
-
-class Watch:
-    """A judge and his clock: beats and canaries come each half second, or do not."""
-
-    def __init__(self, count=1, **guard):
-        self.lives = lives(count)
-        self.book = LeaseBook(Guard(**guard))
-        self.now = 0.0
-        self.servers = {}
-        self.server = ""
-        self.book.judge(self.lives, 0.0)
-
-    def run(self, s, beating=(), *, canary=True):
-        """Half seconds pass until ``s`` have; the last verdict."""
-        verdict = self.book.judge(self.lives, self.now, self.server)
-        for _ in range(int(s * 2)):
-            self.now += 0.5
-            for worker in beating:
-                self.book.beat(key(worker), self.now, self.servers.get(worker, ""))
-            if canary:
-                self.book.canary_sent(self.now)
-                self.book.canary_returned(self.now, self.now)
-            verdict = self.book.judge(self.lives, self.now, self.server)
-        return verdict
-
-
-def names(verdict):
-    return sorted(overdue.life.worker_id for overdue in verdict.expire)
+from tests.support.judging import TTL, Watch, key, lives, names
 
 
 def test_a_life_that_beats_is_never_overdue():
@@ -102,6 +63,17 @@ def test_blind_time_extends_every_lease(blind_s):
     assert watch.run(10, beating=["w1"]).expire == ()
     assert watch.book.blind_s == blind_s
     assert names(watch.run(0.5, beating=["w1"])) == ["w0"]
+
+
+@pytest.mark.parametrize("missed_s", [0.0, 20.0])
+def test_blindness_before_a_beat_does_not_forgive_the_silence_after_it(missed_s):
+    """It is heard before the canary that tells of the blindness returns."""
+    watch = Watch(1)
+    watch.run(1)
+    watch.run(missed_s, canary=False)
+    watch.run(1, beating=["w0"], canary=False)
+    assert watch.run(10).expire == ()
+    assert names(watch.run(1.0)) == ["w0"]
 
 
 def test_after_blindness_everybody_may_beat_once_more():
