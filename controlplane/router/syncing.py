@@ -81,15 +81,15 @@ class Syncing:
     async def _is_held(self, replica: Replica) -> bool:
         """Whether the log holds the record that ``replica`` ends with.
 
-        A record that was purged is no lost one.
+        A record that was purged is no lost one: then the log, asked before, ends later.
         """
         if not replica.fingerprint:
             return True
         revision = replica.fingerprint_at
+        if revision > (await _answer(self._log.state)).last_revision:
+            return False
         record = await _answer(lambda: self._log.at(revision))
-        if record is not None:
-            return record.fingerprint == replica.fingerprint
-        return revision <= (await _answer(self._log.state)).last_revision
+        return record is None or record.fingerprint == replica.fingerprint
 
 
 def _last_record(replica: Replica) -> tuple[Revision, str]:

@@ -118,6 +118,23 @@ async def test_a_view_of_lost_history_is_not_synced_until_the_next_epoch(
     assert cell.shell.core.revision == 3 + appended
 
 
+class GrowingLog(EventLog):
+    """A record is appended right after each look at one."""
+
+    async def at(self, revision):
+        found = await super().at(revision)
+        await self.append(Life("w").registers())
+        return found
+
+
+async def test_a_record_that_comes_while_it_looks_does_not_vouch_for_a_lost_one(cell):
+    cell.lose_after(3)
+    await cell.append()
+    log = GrowingLog(cell.log._broker, "default", Settings())
+    cell.syncing = Syncing(log, cell.movement, lambda: cell.shell.core)
+    await cell.is_not_level()
+
+
 async def test_a_router_that_begins_with_lost_history_is_not_synced_either(cell):
     lost = cell.shell.core.replica
     cell.lose_after(3)
