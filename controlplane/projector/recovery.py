@@ -83,7 +83,8 @@ def _epoch_going_on(found: Found) -> Going:
     message = None if entry is None else entry.message
     base = None if entry is None else base_of(entry)
     if entry is None or message is None or base is None:
-        return lost or _what_is_behind(found) or "foreign", None, None
+        lost = what_was_lost(found) or _what_is_behind(found)
+        return lost or "foreign", None, None
     problem = _why_it_ends(found, message)
     if problem is None and not _is_vouched_for(found, message):
         problem = lost or _over_of(found, message.epoch)[1] or None

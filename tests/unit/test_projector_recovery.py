@@ -178,10 +178,13 @@ def test_a_foreign_last_message_does_not_hide_that_the_log_lost_its_tail(past):
     assert begun(past.begin()) == (3, None, "log_lost_tail")
 
 
-def test_where_nothing_can_be_read_the_snapshot_tells_of_the_loss(past):
+def test_where_nothing_can_be_read_the_snapshot_or_memory_tells_of_the_loss(past):
     past.view.payloads.append(b"foreign")
     found = past.found(**LOST, readable=None)
     assert begun(decide_start(found)) == (0, None, "log_lost_tail")
+    known = remembered(past, log_id="log-0")
+    found = past.found(**NO_SNAPSHOT, readable=None, remembered=known)
+    assert begun(decide_start(found)) == (0, None, "log_replaced")
 
 
 def test_a_snapshot_of_more_than_the_log_has_ends_the_epoch_that_it_is_of(past):
