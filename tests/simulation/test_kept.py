@@ -12,6 +12,7 @@ from controlplane.projector.line import DeltaLine
 from controlplane.projector.service import ProjectorService
 from controlplane.recognition import Recognition
 from controlplane.router.replica import Replica
+from controlplane.router.syncing import Syncing
 from controlplane.viewfeed import ViewFeed
 from controlplane.worker.performing import Performer
 from events import subject_of
@@ -114,6 +115,31 @@ def _never_lower(after: Any) -> Any:
     return after_delta
 
 
+def _all_the_blindness(canary_returned: Any) -> Any:
+    """Whoever was heard while the judge was blind is forgiven what came before."""
+
+    def returned(self: Any, sent_at: float, now: float) -> None:
+        before = {key: pulse.blind_s for key, pulse in self._pulses.items()}
+        canary_returned(self, sent_at, now)
+        for key, pulse in self._pulses.items():
+            pulse.blind_s = before[key]
+
+    return returned
+
+
+def _end_asked_last(_: Any) -> Any:
+    """A record that is not there was purged, if the log ends later by now."""
+
+    async def is_held(self: Any, replica: Any) -> bool:
+        record = await self._log.at(replica.fingerprint_at)
+        if record is not None:
+            return bool(record.fingerprint == replica.fingerprint)
+        state = await self._log.state()
+        return bool(replica.fingerprint_at <= state.last_revision)
+
+    return is_held
+
+
 UNMENDED = {
     "snapshot-outrun": Patch(Core, "view_misses", _from_the_beginning),
     "snapshot-gone": Patch(Core, "snapshot_found", always([])),
@@ -131,6 +157,8 @@ UNMENDED = {
     "own-word-followed": Patch(Recognition, "_place", _only_if_last),
     "foreign-after-loss": Everywhere(recovery._what_is_behind, always(None)),
     "told-in-vain": Patch(Replica, "after", _never_lower),
+    "blind-before": Patch(LeaseBook, "canary_returned", _all_the_blindness),
+    "synced-amid": Patch(Syncing, "_is_held", _end_asked_last),
 }
 """For each kept plan: what takes the mend out again."""
 
