@@ -41,6 +41,9 @@ class State(enum.Enum):
     DEAD = "dead"
 
 
+RUNNING: Final = State.RUNNING
+
+
 class Process:
     """A group of callbacks with one fate, and clocks of its own."""
 
@@ -183,8 +186,9 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def _run_ready(self, count: int) -> None:
         """Run the next ``count`` callbacks. The hot loop of everything."""
-        take, running = self.ready.popleft, State.RUNNING
-        for _ in range(count):
+        take = self.ready.popleft
+        while count:
+            count -= 1
             handle = take()
             callback, args, context, process = handle
             if callback is None:
@@ -192,7 +196,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             if process is None:
                 self._put_on(None)
                 context.run(callback, *args)
-            elif process.state is not running:
+            elif process.state is not RUNNING:
                 process.withhold(handle)
             else:
                 if process.version is not self._version:

@@ -6,6 +6,7 @@ check is made at once, so that a violation shows where it began.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -86,6 +87,7 @@ class Watch:
         """(lost lineage, a process that had folded some of what was lost)."""
         self._record: Record | None = None
         self._chance = Random(f"{world.plan.seed}/picks")
+        self._models = itertools.cycle(MODELS)
         self._claims: set[tuple[str | None, int, str]] = set()
         """What was said, and found true of some history: that it stays."""
         self.head = b""
@@ -326,25 +328,27 @@ class Watch:
         self._check_picks(host)
 
     def _check_picks(self, host: RouterHost) -> None:
-        """Whom a router picks now may be picked; who may be is not refused."""
+        """Whom a router picks now may be picked; who may be is not refused.
+
+        The models take turns: one at each move.
+        """
         view = host.view
         assert view is not None
-        fleet = view.fleet
-        for model in MODELS:
-            try:
-                worker = view.pick(model, rng=self._chance)
-            except (ModelNotFoundError, ModelUnavailableError) as error:
-                right = self.histories.blockers(fleet.state)
-                entered = [
-                    key
-                    for key, put in fleet.state.workers.items()
-                    if put.model == model and put.role in ENTRY and not right[key]
-                ]
-                if entered:
-                    what = f"{host.name} refuses {model}: {error}; there is {entered}"
-                    raise Violation("routable", what) from error
-            else:
-                self.views.check_pickable(host.name, fleet, [worker])
+        fleet, model = view.fleet, next(self._models)
+        try:
+            worker = view.pick(model, rng=self._chance)
+        except (ModelNotFoundError, ModelUnavailableError) as error:
+            right = self.histories.blockers(fleet.state)
+            entered = [
+                key
+                for key, put in fleet.state.workers.items()
+                if put.model == model and put.role in ENTRY and not right[key]
+            ]
+            if entered:
+                what = f"{host.name} refuses {model}: {error}; there is {entered}"
+                raise Violation("routable", what) from error
+        else:
+            self.views.check_pickable(host.name, fleet, [worker])
 
     def node_stalled(self, node: str, for_s: float) -> None:
         self.serving.stalled(node, for_s)

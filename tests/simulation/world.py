@@ -149,6 +149,12 @@ class World:
         if self.violation is not None:
             raise self.violation
 
+    def dismantle(self) -> None:
+        """Let go of everything, so that little of it is left for the collector."""
+        self.loop.end_tasks()
+        for part in (self.watch, self.server, self):
+            vars(part).clear()
+
     def _begin(self) -> None:
         loop = self.loop
         for number, host in enumerate(list(self.hosts.values())):
@@ -253,7 +259,7 @@ def run(plan: Plan, *, trace: bool = False) -> Outcome:
         records=world.watch.records,
         virtual_s=round(world.loop.time(), 6),
     )
-    world.loop.end_tasks()
+    world.dismantle()
     return outcome
 
 
