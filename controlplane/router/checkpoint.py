@@ -55,6 +55,7 @@ class CheckpointFile:
         """
         self.path, self._cell = _followed(path), cell
         self.check()
+        self._beside = self.path.with_name(f".{self.path.name}.new")
         self._lock = Lock()
 
     def check(self) -> None:
@@ -92,11 +93,15 @@ class CheckpointFile:
 
     def _replace(self, content: bytes) -> None:
         """One name for the file beside: what a kill left there is overwritten."""
-        beside = self.path.with_name(f".{self.path.name}.new")
-        beside.unlink(missing_ok=True)
+        beside = self._beside
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         try:
-            with open(os.open(beside, flags, MODE), "wb") as file:  # noqa: PTH123 - a mode
+            try:
+                opened = os.open(beside, flags, MODE)
+            except FileExistsError:
+                beside.unlink(missing_ok=True)
+                opened = os.open(beside, flags, MODE)
+            with open(opened, "wb") as file:  # noqa: PTH123 - a mode
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
