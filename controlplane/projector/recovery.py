@@ -83,8 +83,7 @@ def _epoch_going_on(found: Found) -> Going:
     message = None if entry is None else entry.message
     base = None if entry is None else base_of(entry)
     if entry is None or message is None or base is None:
-        lost = what_was_lost(found) or _what_is_behind(found)
-        return lost or "foreign", None, None
+        return _what_is_behind(found) or "foreign", None, None
     problem = _why_it_ends(found, message)
     if problem is None and not _is_vouched_for(found, message):
         problem = lost or _over_of(found, message.epoch)[1] or None
@@ -125,11 +124,11 @@ def what_was_lost(found: Found) -> str | None:
 
 
 def _what_is_behind(found: Found) -> str | None:
-    """Which loss is told by what stands before a message that nobody can read."""
-    readable, log = found.readable, found.log
+    """Which loss a message that nobody can read may hide: by memory, view, snapshot."""
+    lost, readable, log = what_was_lost(found), found.readable, found.log
     message = None if readable is None else readable.message
-    if message is None:
-        return found.snapshot_loss
+    if lost is not None or message is None:
+        return lost or found.snapshot_loss
     if message.epoch.log_id != log.log_id:
         return "log_replaced"
     return "log_lost_tail" if message.revision > log.last_revision else None
