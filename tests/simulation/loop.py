@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import itertools
+import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -319,9 +320,12 @@ class SimLoop(asyncio.AbstractEventLoop):
         What coroutines do when they are closed makes new references, and a collector
         that closes them lets all that these reach live until it comes again.
         """
-        for task in asyncio.all_tasks(self):
-            with suppress(BaseException):
-                task.get_coro().close()  # type: ignore[union-attr]
+        with warnings.catch_warnings():
+            # Coroutines that a process made and did not come to start.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for task in asyncio.all_tasks(self):
+                with suppress(BaseException):
+                    task.get_coro().close()  # type: ignore[union-attr]
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Keep what nobody asked for, as an error that no task's owner looked at."""
