@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import pytest
 
 from tests.simulation.loop import Process, SimLoop
@@ -21,3 +23,10 @@ def process(loop: SimLoop) -> Process:
 def lines() -> list[object]:
     """What happened, in order."""
     return []
+
+
+@pytest.fixture(autouse=True)
+def _own_temporary_folder(tmp_path, monkeypatch):
+    """What a failing run leaves behind goes with the test, of its children too."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
