@@ -143,3 +143,46 @@ class LeaseLostError(ControlPlaneError):
         """Name the worker and the ``reason``."""
         self.namespace, self.worker_id, self.reason = namespace, worker_id, reason
         super().__init__(f"worker {namespace}/{worker_id} lost its lease: {reason}")
+
+
+class PortsExhaustedError(ControlPlaneError):
+    """No block is free in the range. Wait, widen the range, or release something."""
+
+    def __init__(
+        self,
+        *,
+        wanted: int,
+        free: int,
+        largest_hole: int,
+        resting: int,
+        host: str | None = None,
+        within: object = None,
+        reason: str = "",
+    ) -> None:
+        """Say what was ``wanted``, and what is ``free`` and ``resting`` instead.
+
+        ``within`` is the range asked, on ``host``, for ``reason``.
+        """
+        self.wanted, self.free = wanted, free
+        self.largest_hole, self.resting = largest_hole, resting
+        self.host, self.within, self.reason = host, within, reason
+        what = f"no block of {wanted} ports" if wanted > 1 else "no port"
+        what += f" for {reason}" if reason else ""
+        where = f" in {within}" if within is not None else ""
+        where += f" of host {host}" if host is not None else ""
+        super().__init__(
+            f"{what}{where}: {free} free, largest hole {largest_hole}, "
+            f"{resting} resting; {self._next_step()}"
+        )
+
+    @property
+    def fragmented(self) -> bool:
+        """Whether enough ports are free, but not next to each other."""
+        return self.largest_hole < self.wanted <= self.free
+
+    def _next_step(self) -> str:
+        in_pieces = "fragmented, enough are free but not in a row: "
+        first = in_pieces if self.fragmented else ""
+        if self.resting:
+            return f"{first}wait for those that rest, or widen the range"
+        return f"{first}release what nobody needs, or widen the range"

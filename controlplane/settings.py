@@ -18,6 +18,7 @@ STREAM_BYTES_MIN: Final = 1 << 20
 """Less than the largest message, and a stream could refuse one for good."""
 SHARES: Final = frozenset({"guard_share", "log_reserve"})
 UNLIMITED: Final = frozenset({"log_max_bytes"})
+MAY_BE_ZERO: Final = frozenset({"port_cooldown_s"})
 COUNTS: Final[Mapping[str, tuple[int, int]]] = {
     "publish_batch_max": (1, 1000),
     "view_max_bytes": (STREAM_BYTES_MIN, INT_MAX),
@@ -72,6 +73,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """…and at most so many bytes of them. The broker reserves that much."""
     reports_max_bytes: int = 64 << 20
     """Room for what routers reported; they are kept for a week at most."""
+    port_cooldown_s: float = 5.0
+    """A port that was let go rests so long before another claim may have it; 0: not."""
     log_max_bytes: int = -1
     """Limit of the log; -1: none. Near it only what frees is let in."""
     log_reserve: float = 0.1
@@ -100,8 +103,17 @@ def _broken_rule(field: str, value: object, kind: type) -> str | None:
         return f"a whole number {bounds}" + (", or -1" if field in UNLIMITED else "")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "a number"
+    return _broken_bound(field, value)
+
+
+def _broken_bound(field: str, value: float) -> str | None:
+    """As `_broken_rule`, of what is a number of any kind."""
     if field in SHARES:
         return None if 0 < value < 1 else "a share: above 0 and below 1"
     if field == "beats_per_ttl" and value < BEATS_MIN:
         return f"at least {BEATS_MIN} beats in a lease: one may be lost"
-    return None if 0 < value <= NUMBER_MAX else f"above 0, at most {NUMBER_MAX:g}"
+    may_be_zero = field in MAY_BE_ZERO
+    if 0 < value <= NUMBER_MAX or (value == 0 and may_be_zero):
+        return None
+    floor = "0 or above" if may_be_zero else "above 0"
+    return f"{floor}, at most {NUMBER_MAX:g}"

@@ -1,7 +1,18 @@
 """WHAT IT MEANS: pure folds and decisions over events. No IO, no clock."""
 
 from .anomaly import Anomalies, Anomaly, AnomalyCounts
+from .block import (
+    DEFAULT_RANGE,
+    PORTS_MAX,
+    Lacking,
+    PortBlock,
+    PortRange,
+    Room,
+    Want,
+    check_wants,
+)
 from .changing import Change, Touched, worker_changes
+from .claiming import Reclaiming, choose, reclaim, room
 from .delta import (
     Delta,
     Epoch,
@@ -42,6 +53,7 @@ from .errors import (
 )
 from .fleet import EMPTY, FleetState, Members, apply, build
 from .fold import FOLD_VERSION, FoldState, Step, evolve, fold_all, step
+from .host_ports import HostPorts, host_ports
 from .lease import Guard, LeaseBook, Overdue, Verdict
 from .life import Life, LifeKey, Lives
 from .picking import (
@@ -77,8 +89,10 @@ from .view import (
 )
 
 __all__ = [
+    "DEFAULT_RANGE",
     "EMPTY",
     "FOLD_VERSION",
+    "PORTS_MAX",
     "Anomalies",
     "Anomaly",
     "AnomalyCounts",
@@ -97,8 +111,10 @@ __all__ = [
     "Guard",
     "Held",
     "Hold",
+    "HostPorts",
     "KnownGone",
     "KnownPut",
+    "Lacking",
     "LeaseBook",
     "Life",
     "LifeKey",
@@ -110,14 +126,18 @@ __all__ = [
     "Overdue",
     "PlaneState",
     "Policy",
+    "PortBlock",
     "PortKey",
+    "PortRange",
     "PortState",
     "PortTable",
     "Position",
     "Put",
     "RandomNumbers",
+    "Reclaiming",
     "Registration",
     "Resting",
+    "Room",
     "SequenceGapError",
     "SetGone",
     "SetMeaning",
@@ -133,6 +153,7 @@ __all__ = [
     "Unreadable",
     "Verdict",
     "ViewMessage",
+    "Want",
     "Wanted",
     "Weight",
     "Worker",
@@ -146,6 +167,8 @@ __all__ = [
     "blockers",
     "build",
     "candidates",
+    "check_wants",
+    "choose",
     "decode_snapshot",
     "decode_view",
     "derive",
@@ -157,12 +180,15 @@ __all__ = [
     "fleet_of",
     "fold",
     "fold_all",
+    "host_ports",
     "meanings",
     "model_document",
     "pick_in_turn",
     "pick_weighted",
+    "reclaim",
     "replay",
     "restore",
+    "room",
     "set_document",
     "step",
     "take",

@@ -1,0 +1,111 @@
+"""What only the machine knows: whether a port is in use outside the log.
+
+A port is tried as engines bind it: TCP, the wildcard address of IPv4 and of IPv6, with
+SO_REUSEADDR. So a port on which anybody listens, on whatever address, is busy, and one
+whose last connection still lingers in TIME_WAIT is not. Two claimants may hold one
+port so at the same time: between them the log decides.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from controlplane.errors import SettingsError
+from controlplane.logs import get_logger
+from projections import PortRange
+
+_log = get_logger("ports")
+
+KERNEL: Final = Path("/proc/sys/net/ipv4")
+_FAMILIES: Final = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"))  # noqa: S104
+_ABSENT: Final = frozenset(
+    {errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EADDRNOTAVAIL}
+)
+"""How a machine says that it does not have one of the families."""
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class BusyPort(msgspec.Struct, frozen=True):
+    """A port that cannot be bound here, and the system's words for it."""
+
+    port: int
+    reason: str
+
+
+def hold(ports: Iterable[int]) -> ExitStack | BusyPort:
+    """Sockets on all of ``ports`` until the stack is closed; or the first busy one.
+
+    Raises `SettingsError` if this process may not open that many sockets.
+    """
+    with ExitStack() as opening:
+        for port in ports:
+            for family, wildcard in _FAMILIES:
+                try:
+                    _bind(opening, family, wildcard, port)
+                except OSError as error:
+                    if error.errno in _ABSENT:
+                        continue
+                    if error.errno in _NO_ROOM:
+                        raise _too_many(error) from error
+                    return BusyPort(port, error.strerror or str(error))
+        return opening.pop_all()
+
+
+def _bind(opening: ExitStack, family: int, wildcard: str, port: int) -> None:
+    with ExitStack() as one:
+        held = one.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # Else the socket would stand on IPv4 as well, in its own way.
+            held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        held.bind((wildcard, port))
+        opening.push(one.pop_all())
+
+
+def _too_many(error: OSError) -> SettingsError:
+    rule = (
+        "a claim with bind_check holds two sockets a port for a moment: "
+        "raise the limit (ulimit -n), or claim less at once"
+    )
+    return SettingsError(field="open files", value=error.strerror, rule=rule)
+
+
+def ephemeral_ports(within: PortRange, kernel: Path = KERNEL) -> int:
+    """How many ports of ``within`` the kernel gives to outgoing connections.
+
+    0 where it does not say. Ports that it is told to keep out of that are not counted.
+    """
+    try:
+        text = (kernel / "ip_local_port_range").read_text(encoding="ascii")
+        first, last = (int(word) for word in text.split())
+        kept = (kernel / "ip_local_reserved_ports").read_text(encoding="ascii")
+        reserved = [_reserved(part) for part in kept.strip().split(",") if part]
+    except (OSError, ValueError):
+        return 0
+    both = range(max(first, within.first), min(last, within.last) + 1)
+    return sum(not any(port in some for some in reserved) for port in both)
+
+
+def _reserved(part: str) -> range:
+    first, _, last = part.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def warn_of_ephemeral_ports(within: PortRange, kernel: Path = KERNEL) -> None:
+    """Say if an outgoing connection of any program may sit on a claimed port."""
+    count = ephemeral_ports(within, kernel)
+    if count:
+        _log.warning(
+            "the port range overlaps the kernel's ephemeral range, so connections of "
+            "any program may take ports of it; choose another, or reserve it with "
+            "net.ipv4.ip_local_reserved_ports",
+            within=str(within),
+            overlapping=count,
+        )
