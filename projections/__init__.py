@@ -66,6 +66,14 @@ from .picking import (
     pick_weighted,
 )
 from .port import Held, PortKey, PortState, PortTable, Resting, Unreadable
+from .port_document import (
+    HostSummary,
+    Moment,
+    PortListing,
+    Stretch,
+    list_ports,
+    port_document,
+)
 from .readiness import Blocker, SetMeaning, blockers, meanings
 from .replaying import PlaneState, fold, replay
 from .snapshot import (
@@ -112,6 +120,7 @@ __all__ = [
     "Held",
     "Hold",
     "HostPorts",
+    "HostSummary",
     "KnownGone",
     "KnownPut",
     "Lacking",
@@ -123,11 +132,13 @@ __all__ = [
     "Model",
     "ModelNotFoundError",
     "ModelUnavailableError",
+    "Moment",
     "Overdue",
     "PlaneState",
     "Policy",
     "PortBlock",
     "PortKey",
+    "PortListing",
     "PortRange",
     "PortState",
     "PortTable",
@@ -148,6 +159,7 @@ __all__ = [
     "Snapshot",
     "SnapshotUnusableError",
     "Step",
+    "Stretch",
     "Thresholds",
     "Touched",
     "Unreadable",
@@ -181,10 +193,12 @@ __all__ = [
     "fold",
     "fold_all",
     "host_ports",
+    "list_ports",
     "meanings",
     "model_document",
     "pick_in_turn",
     "pick_weighted",
+    "port_document",
     "reclaim",
     "replay",
     "restore",

@@ -13,7 +13,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from controlplane.runtime import first_of
 
-from . import fleet, history, serving, showing
+from . import fleet, history, ports, serving, showing
 from .exits import INTERRUPTED, OK, SILENT, USAGE, exit_code, sentence
 from .printing import Screen
 
@@ -32,6 +32,7 @@ app.command(serving.init)
 app.command(serving.projector)
 app.command(fleet.models)
 app.command(fleet.workers)
+app.command(ports.ports)
 app.command(fleet.routers)
 app.command(fleet.watch)
 app.command(fleet.pick)

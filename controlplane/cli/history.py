@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Final, TextIO
+from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter, validators
+from rich.text import Text
 
 from controlplane.playback import replay_log
 from events import Record, Revision, json_schema
+from projections import PlaneState, PortListing, port_document
 
 from .exits import OK, NotYetError, UsageError
 from .fleet import show_fleet
 from .opening import opened
 from .options import COMMON, LISTING, Common, Format, Listing
+from .port_tables import ports_footer, ports_table
+from .ports import replayed_ports, show_blocks
 from .printing import print_document, print_json, print_lines, terminal_width
+from .progress import Progress
 from .records import LogLines, record_document
 from .running import run
 from .tables import replay_footer
@@ -26,9 +29,6 @@ from .tables import replay_footer
 Lines = Annotated[
     int, Parameter(name=("--lines", "-n"), validator=validators.Number(gte=0))
 ]
-LONG_S: Final = 1.0
-"""A replay that takes longer says how far it is."""
-SAY_EVERY_S: Final = 0.2
 
 
 # ---- log tail ------------------------------------------------------------------
@@ -80,7 +80,9 @@ def _show_records(records: Iterable[Record], output: Format, lines: LogLines) ->
 
 
 # ---- replay --------------------------------------------------------------------
-def replay(*, until: str | None = None, options: Listing = LISTING) -> int:
+def replay(
+    *, until: str | None = None, ports: bool = False, options: Listing = LISTING
+) -> int:
     """Fold the log from its beginning: the fleet as it is, or as it was.
 
     Parameters
@@ -88,29 +90,47 @@ def replay(*, until: str | None = None, options: Listing = LISTING) -> int:
     until
         A revision, or a time as 2026-01-31T12:00:00 (UTC if it does not say): the
         last record to fold.
+    ports
+        Show the port table too.
 
     options
         What commands of its kind share.
 
     """
     moment = None if until is None else parse_until(until)
-    return run(lambda: _replay(moment, options), options)
+    return run(lambda: _replay(moment, options, ports=ports), options)
 
 
-async def _replay(until: Revision | datetime | None, options: Listing) -> int:
+async def _replay(
+    until: Revision | datetime | None, options: Listing, *, ports: bool
+) -> int:
     async with opened(options) as plane:
-        progress = Progress()
-        try:
+        with Progress() as progress:
             state = await replay_log(plane.log, until, progress)
-        finally:
-            progress.clear()
+        cooldown_s = plane.settings.port_cooldown_s
     if isinstance(until, int) and state.revision < until:
         end = state.revision
         message = f"the log ends at revision {end}, before {until}: nothing to show yet"
         raise NotYetError(message)
-    footer = replay_footer(state.fleet, terminal_width())
-    show_fleet(state.fleet, options.output, footer)
+    listing = replayed_ports(state, until, cooldown_s) if ports else None
+    show_replay(state, listing, options.output)
     return OK
+
+
+def show_replay(state: PlaneState, listing: PortListing | None, output: Format) -> None:
+    """Print what a replay came to, with its ports if there is a listing of them."""
+    fleet, width = state.fleet, terminal_width()
+    if listing is not None and output == "json":
+        print_document({**fleet.document(), "ports": port_document(listing)})
+        return
+    show_fleet(fleet, output, replay_footer(fleet, width))
+    if listing is None:
+        return
+    if output == "ndjson":
+        show_blocks(listing)
+    else:
+        footer = ports_footer(listing, width)
+        print_lines([Text(), *ports_table(listing, width), footer])
 
 
 def parse_until(text: str) -> Revision | datetime:
@@ -124,34 +144,6 @@ def parse_until(text: str) -> Revision | datetime:
         message = f"until {text!r} is not valid: {rule}"
         raise UsageError(message) from error
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-
-
-class Progress:
-    """Says on stderr how far a long replay is, if somebody looks."""
-
-    def __init__(
-        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """Begin now; ``stream`` is stderr."""
-        self._stream, self._clock = stream or sys.stderr, clock
-        self._say_at = clock() + LONG_S
-        self._said = False
-
-    def __call__(self, revision: Revision, end: Revision) -> None:
-        """The replay is at ``revision`` of ``end``."""
-        now = self._clock()
-        if now < self._say_at or not self._stream.isatty():
-            return
-        self._say_at, self._said = now + SAY_EVERY_S, True
-        share = revision / end if end else 1.0
-        self._stream.write(f"\r\x1b[Kreplaying {revision:,} of {end:,} ({share:.0%})")
-        self._stream.flush()
-
-    def clear(self) -> None:
-        """Leave no trace."""
-        if self._said:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
 
 
 # ---- schema --------------------------------------------------------------------

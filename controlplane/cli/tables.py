@@ -123,13 +123,13 @@ def _reasons(workers: Iterable[Worker]) -> Text:
 
 def view_footer(fleet: Fleet, stale_for_s: float, width: int) -> list[Text]:
     """Where a router's view stands."""
-    epoch = f"epoch {_short_id(fleet.epoch)}"
+    epoch = f"epoch {short_id(fleet.epoch)}"
     return _footer(fleet, width, epoch, f"stale for {_seconds(stale_for_s)}")
 
 
 def replay_footer(fleet: Fleet, width: int) -> list[Text]:
     """Where a replay ended."""
-    return _footer(fleet, width, f"log {_short_id(fleet.log_id)}")
+    return _footer(fleet, width, f"log {short_id(fleet.log_id)}")
 
 
 def _footer(fleet: Fleet, width: int, *more: str) -> list[Text]:
@@ -143,7 +143,7 @@ def _footer(fleet: Fleet, width: int, *more: str) -> list[Text]:
     return lines
 
 
-def _short_id(text: str | None) -> str:
+def short_id(text: str | None) -> str:
     """The end of a log's or epoch's long name: its beginning is a time."""
     if text is None:
         return NOTHING

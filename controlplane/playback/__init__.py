@@ -4,5 +4,6 @@ Not named after its verb: `controlplane.replay` is the public function.
 """
 
 from .player import replay_log
+from .ports import PortsThen, replay_ports
 
-__all__ = ["replay_log"]
+__all__ = ["PortsThen", "replay_log", "replay_ports"]

@@ -18,11 +18,13 @@ READING = (
     ("models",),
     ("workers", "-o", "json"),
     ("routers",),
+    ("ports",),
     ("watch",),
     ("pick", "llama"),
     ("wait", "--revision", "1"),
     ("log", "tail"),
     ("replay",),
+    ("replay", "--ports"),
 )
 SERVING = (("init",), ("projector", "--http", "127.0.0.1:0"))
 
@@ -43,7 +45,9 @@ def nowhere():
         yield f"nats://127.0.0.1:{taken.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("arguments", [("models",), SERVING[1]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [("models",), ("ports",), SERVING[1]], ids=" ".join
+)
 async def test_a_broker_that_is_away_is_named_in_time(arguments, nowhere):
     ended = await command(*arguments, NATS_URL=nowhere)
     assert ended.code == 69, ended
@@ -134,6 +138,7 @@ async def test_a_cell_without_a_projector_says_to_start_one(shared_nats_server):
     empty = await command("replay", "-o", "json", **where)
     assert empty.code == 0, "the log needs no projector"
     assert empty.document["revision"] == 0
+    assert (await command("ports", **where)).code == 0, "nor do the ports"
 
 
 async def test_a_drifted_stream_is_named(shared_nats_server):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from controlplane.cli.history import Progress
+from controlplane.cli.progress import Progress
 from controlplane.cli.showing import Timeline
 from controlplane.demo import DemoEvent
 

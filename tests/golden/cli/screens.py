@@ -1,11 +1,13 @@
 """What each command shows of fixed logs, at 80 columns."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from rich.text import Text
 
 from controlplane.cli.columns import heading, stream_widths
+from controlplane.cli.port_tables import ports_footer, ports_table
 from controlplane.cli.records import LogLines
 from controlplane.cli.showing import result_lines
 from controlplane.cli.tables import (
@@ -23,17 +25,31 @@ from controlplane.cli.tables import (
 from controlplane.demo import DemoResult, Standing, Traffic
 from controlplane.presence import Presence, RouterSeen, WaitResult
 from events import Role, Status
-from projections import Fleet, FoldState, Touched, fold_all, worker_changes
+from projections import (
+    Fleet,
+    FoldState,
+    Moment,
+    PortTable,
+    Touched,
+    fold_all,
+    list_ports,
+    worker_changes,
+)
 from tests.golden.stories import STORIES, every_event
 from tests.support.fleet_builder import (
     C1,
     C2,
+    START,
     Story,
+    claimed,
     deregistered,
     draining,
     given,
     held,
+    poison,
     registered,
+    released,
+    silent_for,
     status,
 )
 
@@ -63,6 +79,27 @@ def long_names() -> Story:
         draining("größe-日本語-\x1b[31m", reason="rollout"),
         status("w9", Status.DRAINED),
         deregistered("w9", reason="scaled down"),
+    )
+
+
+def a_host_in_use() -> Story:
+    """Two hosts with blocks of every kind: held, in part, resting, unreadable."""
+    pod = {"namespace": "team-a-production-europe-v2", "host": "10.0.0.12"}
+    return given(
+        claimed("w0", 20900, 2, host="10.0.0.7"),
+        silent_for(s=2 * 24 * 3600),
+        claimed("w1", 20000, host="10.0.0.7"),
+        claimed("w1", 20008, 8, host="10.0.0.7"),
+        claimed("w2", 20016, 8, host="10.0.0.7"),
+        claimed("vllm-decode-7f9c8d6b5-x2x4z", 20000, 8, **pod),
+        claimed("größe-日本語-\x1b[31m", 29990, host="10.0.0.12"),
+        claimed("w2", 20100, host="10.0.0.7"),
+        released(20100, host="10.0.0.7"),
+        silent_for(s=60),
+        poison("log.port.10%2E0%2E0%2E7.20500", b"[]"),
+        released(20018, host="10.0.0.7", cause="unusable"),
+        claimed("w3", 20200, 2, host="10.0.0.7"),
+        released(20200, 2, host="10.0.0.7", cause="expired"),
     )
 
 
@@ -117,6 +154,28 @@ def _routers() -> list[Text]:
     )
 
 
+def _ports(
+    story: Story, *, host: str | None = None, later_s: float = 0.5
+) -> list[Text]:
+    state = fold_all(FoldState(), story)
+    at = state.recorded_at or START
+    return _listed(state.ports, at + timedelta(seconds=later_s), host, state.revision)
+
+
+def _replay_ports(story: Story) -> list[Text]:
+    state = fold_all(FoldState(), story)
+    listing = list_ports(state.ports, Moment(state.recorded_at, 5.0))
+    return [*ports_table(listing, WIDTH), ports_footer(listing, WIDTH)]
+
+
+def _listed(
+    table: PortTable, at: datetime, host: str | None, revision: int
+) -> list[Text]:
+    listing = list_ports(table, Moment(at, 5.0), host=host)
+    footer = ports_footer(listing, WIDTH, f"revision {revision}", "log …97cee4a0")
+    return [*ports_table(listing, WIDTH, host), footer]
+
+
 def _demo(*, ok: bool) -> list[Text]:
     agreed, other = "4b1130279f2683fe4fa3ca39ce6fbb07", "0" * 32
     rows = [
@@ -163,6 +222,15 @@ SCREENS: dict[str, Callable[[], list[Text]]] = {
         *models_table(_fleet(STORIES["rolling_update"]()), WIDTH),
         *replay_footer(_fleet(STORIES["rolling_update"]()), WIDTH),
     ],
+    "replay_ports": lambda: _replay_ports(STORIES["rolling_update"]()),
+    "ports": lambda: _ports(a_host_in_use()),
+    "ports_of_a_host": lambda: _ports(a_host_in_use(), host="10.0.0.12"),
+    "ports_all_free": lambda: _ports(
+        given(claimed("w1", 20000, 8), released(20000, 8)), later_s=6
+    ),
+    "ports_poison": lambda: _ports(STORIES["poison"]()),
+    "ports_empty": lambda: _listed(PortTable(), START, None, 0),
+    "ports_unknown_host": lambda: _ports(a_host_in_use(), host="10.0.0.\x1b9"),
     "demo": lambda: _demo(ok=True),
     "demo_not_ok": lambda: _demo(ok=False),
 }
