@@ -83,9 +83,8 @@ class Ground:
         fitting = [hole for hole in self._holes(want.within) if len(hole) >= size]
         if not fitting:
             return None
-        hole = fitting[int(chance.random() * len(fitting))]
-        # In steps of the size, so that equal claims fill a hole exactly, too.
-        return hole[size * int(chance.random() * (len(hole) // size))]
+        # Two would not fit in any of them, or a cell of the grid were free.
+        return fitting[int(chance.random() * len(fitting))][0]
 
     def pack(self, wants: Sequence[Want]) -> list[int] | None:
         """Places for all of ``wants`` at once, found by trying; None: found none.
