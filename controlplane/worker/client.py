@@ -14,7 +14,6 @@ from controlplane.errors import (
     AppendOutcomeUnknownError,
     LeaseLostError,
     LogUnavailableError,
-    SettingsError,
 )
 from controlplane.eventlog import EventLog
 from controlplane.identifiers import new_uuid7
@@ -24,14 +23,17 @@ from controlplane.settings import Settings
 from controlplane.telemetry import WorkerMetrics
 from events import (
     ControlPlaneError,
+    Host,
     Incarnation,
     Namespace,
     Revision,
     Status,
     WorkerId,
 )
+from projections import PortBlock, Want
 
 from .beat import BeatThread
+from .claiming import Claiming, hands_for, ports_of, wants_of
 from .core import WorkerCore
 from .inbox import Answers, Notice, NoticeBox
 from .patience import Patience
@@ -39,6 +41,7 @@ from .performing import Performer
 from .signals import (
     Append,
     Begin,
+    ClaimPorts,
     Command,
     Deliver,
     Effect,
@@ -50,12 +53,10 @@ from .signals import (
     Noticed,
     Pause,
     ReadSubject,
+    ReturnPorts,
 )
 from .speaking import Speaking
-from .spec import (
-    WorkerSpec,
-    resolve,
-)
+from .spec import WorkerSpec, resolve
 
 LEAVE_S: Final = 4.0
 """So long the farewell may take; then the lease cleans up."""
@@ -69,9 +70,10 @@ class WorkerHandle(Lifetime, Speaking):
 
     Entering needs the log only. It raises `LogUnavailableError`,
     `AppendOutcomeUnknownError`, `AppendConflictError`, `LogFullError` or
-    `IncarnationSupersededError`. Afterwards no outage ends it, however long. Leaving
-    deregisters, also when cancelled, within 5 s; what cannot be said then the lease
-    says later.
+    `IncarnationSupersededError`; with ports also `PortsExhaustedError`, `SettingsError`
+    or `LeaseLostError`, and then none are held. Afterwards no outage ends it, however
+    long. Leaving deregisters and releases its ports at once, also when cancelled,
+    within 5 s; what cannot be said then the lease says later.
     """
 
     def __init__(  # noqa: PLR0913 - each is a dependency, and named
@@ -85,29 +87,31 @@ class WorkerHandle(Lifetime, Speaking):
         clock: Clock,
         by: str,
         environ: Mapping[str, str],
-        ports: Mapping[str, int] | None = None,
+        ports: Mapping[str, int | Want] | None = None,
+        claiming: Claiming | None = None,
+        host: Host | None = None,
+        bind_check: bool = True,
         metrics: WorkerMetrics | None = None,
     ) -> None:
         """Decide who the worker is; nothing is sent yet.
 
-        Raises `InvalidIdentityError` for what the environment adds, and
-        `SettingsError` when ``ports`` are wanted.
+        ``claiming`` is who claims its ``ports``, on ``host`` (None: this one).
+        Raises `InvalidIdentityError` for what the environment adds and for ports that
+        nobody could have, `SettingsError` for what are no ports.
         """
         super().__init__()
-        if ports:
-            raise SettingsError(
-                field="ports",
-                value=dict(ports),
-                rule="port claims are not part of this version: leave ports out",
-            )
+        self._wants: Final = wants_of(ports)
         self._spec: Final = resolve(spec, environ=environ, generated=new_uuid7())
+        hands = hands_for(
+            self._wants, claiming, log, self._spec, host=host, bind_check=bind_check
+        )
         self._log, self._broker, self._beats = log, broker, beats
         self._metrics = metrics
         self._performer: Final = Performer(
-            log=log, broker=broker, clock=clock, by=by, metrics=metrics
+            log=log, broker=broker, clock=clock, by=by, metrics=metrics, ports=hands
         )
         self._names: Final = log.names
-        self._core = WorkerCore(self._spec, new_uuid7())
+        self._core = WorkerCore(self._spec, new_uuid7(), self._wants)
         self._job: Job | None = None
         self._doing: Job | None = None
         self._news: Final = asyncio.Event()
@@ -147,6 +151,11 @@ class WorkerHandle(Lifetime, Speaking):
         """The status that is wanted; the log says it as soon as it can."""
         return self._core.wanted.status
 
+    @property
+    def ports(self) -> Mapping[str, PortBlock]:
+        """Its blocks by their names, the same through all its lives; empty outside."""
+        return ports_of(self._wants, self._core.blocks)
+
     # ---- what it is told -------------------------------------------------------
     def notices(self) -> AsyncIterator[Notice]:
         """Yield what the leader told, each once, until the worker has ended.
@@ -167,7 +176,7 @@ class WorkerHandle(Lifetime, Speaking):
     # ---- lifetime --------------------------------------------------------------
     async def _enter(self) -> None:
         """Enter: register and begin to beat."""
-        self._core = WorkerCore(self._spec, new_uuid7())
+        self._core = WorkerCore(self._spec, new_uuid7(), self._wants)
         self._job, self._doing, self._error = None, None, None
         self._failed.clear()
         self.drain_requested.clear()
@@ -194,7 +203,8 @@ class WorkerHandle(Lifetime, Speaking):
     @property
     def _told(self) -> bool:
         """Whether the log has this life, or may have it soon."""
-        return bool(self._core.registered) or isinstance(self._doing, Append)
+        saying = isinstance(self._doing, Append | ClaimPorts)
+        return bool(self._core.registered or self._core.blocks) or saying
 
     async def _run(self, tasks: asyncio.TaskGroup) -> None:
         subject = self._names.notice(self.namespace, self.worker_id)
@@ -231,6 +241,10 @@ class WorkerHandle(Lifetime, Speaking):
             case Append():
                 first = not self._core.registered
                 return await self._performer.append(job, give_up=first)
+            case ClaimPorts():
+                return await self._performer.claim(job)
+            case ReturnPorts():
+                return await self._performer.give_back(job)
             case Pause():
                 return await self._performer.pause(self._news)
 
@@ -280,8 +294,9 @@ class WorkerHandle(Lifetime, Speaking):
             subject = self._names.beat(self.namespace, self.worker_id)
             self._beats.keep(self._key, subject, beat, self._spec.lease_ttl_s)
             self._beating = True
-        if self._announced != (life.incarnation, life.log_id, self.revision):
-            self._announced = (life.incarnation, life.log_id, self.revision)
+        announced = (life.incarnation, life.log_id, self.revision)
+        if self.revision and announced != self._announced:
+            self._announced = announced
             _log.info("worker registered", revision=self.revision, **self._who)
             self._ready.set()
 
@@ -331,9 +346,9 @@ class WorkerHandle(Lifetime, Speaking):
         elif self._core.settled:
             self._answers.give(self._core.revision)
 
-    def _refuse(self, error: ControlPlaneError) -> None:
+    def _refuse(self, error: ControlPlaneError | None) -> None:
         """Tell the commands that wait; an absent broker may come back in time."""
-        if not isinstance(error, LogUnavailableError):
+        if error is not None and not isinstance(error, LogUnavailableError):
             self._answers.refuse(error)
 
     @property

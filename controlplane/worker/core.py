@@ -28,16 +28,25 @@ A first registration takes a worker id over from whoever had it: that is how a r
 looks. If others keep coming first it gives up after a few attempts, at once if one of
 them began later: two processes of one id do not duel.
 
+**Ports** are claimed between the first read and the registration, which expects what
+was read: an expiry in between is on the subject too, so it comes too late, and a fresh
+incarnation begins. Each registration brings along the claims that its life lacks, all
+or none: whoever expired has its ports back, or is not back. Another holder ends it for
+good (`LeaseLostError`); what merely rests is waited for.
+
+Who leaves gives the ports back, with the farewell or, unregistered, without one. Who
+is lost for good falls silent and leaves them to the lease: the engine may use them
+yet, and nobody here knows until when.
+
 **Inputs and effects** are in `signals`.
 """
 
 from __future__ import annotations
 
-import enum
-from typing import Final, Literal
+from typing import Final
 
 from controlplane.beats import WireNotice
-from controlplane.errors import AppendConflictError, IncarnationSupersededError
+from controlplane.errors import AppendConflictError
 from events import (
     ControlPlaneError,
     Incarnation,
@@ -45,56 +54,56 @@ from events import (
     WorkerDeregistered,
     WorkerRegistered,
 )
+from projections import PortBlock, Want
 
 from .declared import Declared, Draft, Drafting
+from .phase import ANSWERED, OpenJob, Phase
 from .signals import (
+    Answer,
     Append,
     Appended,
     Begin,
     Cause,
+    ClaimPorts,
     Command,
     Conflicted,
-    Deliver,
     Effect,
     End,
     Failed,
     Input,
     KeepBeating,
     Leave,
-    LoadAdapter,
     Noticed,
     Pause,
+    PortsClaimed,
+    PortsRest,
+    PortsReturned,
+    PortsTaken,
     ReadSubject,
     Resumed,
+    ReturnPorts,
     SetStatus,
     SubjectRead,
-    UnloadAdapter,
-    Update,
 )
 from .spec import ResolvedSpec
 from .standing import Over, Standing, Superseded, Vacant, judge
+from .told import Told
+from .wanting import wanted_after
 
 ATTEMPTS_MAX: Final = 8
 """A first registration that others forestall so often gives up."""
-DELIVERED_MAX: Final = 256
-"""So many notices are remembered, to tell the caller each only once."""
-
-
-class Phase(enum.Enum):
-    """Where the life stands."""
-
-    REGISTERING = "registering"
-    REGISTERED = "registered"
-    REGISTERING_AGAIN = "registering again"
-    LEAVING = "leaving"
-    ENDED = "ended"
 
 
 class WorkerCore:
     """One worker of one process, through all its incarnations."""
 
-    def __init__(self, spec: ResolvedSpec, incarnation: Incarnation) -> None:
-        """Begin unregistered, as ``incarnation``."""
+    def __init__(
+        self,
+        spec: ResolvedSpec,
+        incarnation: Incarnation,
+        wants: tuple[Want, ...] = (),
+    ) -> None:
+        """Begin unregistered, as ``incarnation`` which ``wants`` ports."""
         self.phase = Phase.REGISTERING
         self.incarnation = incarnation
         self.registered: Revision = 0
@@ -106,15 +115,21 @@ class WorkerCore:
         self.log_id = ""
         self.wanted = Declared.of(spec)
         self.said: Declared | None = None
+        self.blocks: tuple[PortBlock, ...] = ()
+        """The ports of this worker, one block for each want; none before the claim."""
+        self._wants: Final = wants
+        self._holds = True
+        """Whether the log certainly has the ports of the current registration."""
         self._spec: Final = spec
         self._ours = {incarnation}
         self._status_reason = ""
         self._leave_reason = ""
-        self._open: Literal["read", "append", "pause"] | None = None
+        self._last_error: ControlPlaneError | None = None
+        self._open: OpenJob | None = None
         self._sent: Draft | None = None
         self._question: WireNotice | AppendConflictError | None = None
         self._conflicts = 0
-        self._delivered: dict[tuple[str, Revision], None] = {}
+        self._told: Final = Told()
 
     @property
     def ended(self) -> bool:
@@ -130,38 +145,23 @@ class WorkerCore:
         """What follows from ``given``."""
         if self.ended:
             return ()
+        if isinstance(given, Command):
+            return self._want(given)
         match given:
             case Begin() | Resumed():
                 return self._resumed()
-            case SubjectRead() | Appended() | Conflicted() | Failed():
-                return self._answered(given)
             case Noticed():
                 return self._noticed(given.notice)
             case Leave():
                 return self._leave(given.reason)
             case _:
-                return self._want(given)
+                return self._answered(given)
 
     # ---- what comes from the caller --------------------------------------------
     def _want(self, command: Command) -> tuple[Effect, ...]:
-        wanted = self.wanted
-        match command:
-            case SetStatus():
-                self._status_reason = command.reason
-                wanted = wanted.with_fields(status=command.status)
-            case Update():
-                wanted = wanted.with_fields(
-                    address=command.address,
-                    capacity=command.capacity,
-                    labels=command.labels,
-                )
-            case LoadAdapter():
-                adapters = wanted.adapters | {command.adapter}
-                wanted = wanted.with_fields(adapters=adapters)
-            case UnloadAdapter():
-                adapters = wanted.adapters - {command.adapter}
-                wanted = wanted.with_fields(adapters=adapters)
-        self.wanted = wanted
+        if isinstance(command, SetStatus):
+            self._status_reason = command.reason
+        self.wanted = wanted_after(self.wanted, command)
         return self._go_on() if self.phase is Phase.REGISTERED else ()
 
     def _leave(self, reason: str) -> tuple[Effect, ...]:
@@ -169,7 +169,7 @@ class WorkerCore:
             return ()
         self.phase = Phase.LEAVING
         self._leave_reason = reason
-        self._close("pause")
+        self._end_pause()
         return self._go_on()
 
     # ---- what comes from the leader --------------------------------------------
@@ -177,40 +177,47 @@ class WorkerCore:
         if notice.incarnation != self.incarnation or not self.registered:
             return ()
         if notice.kind in ("quarantined", "drain_requested"):
-            return self._deliver(notice)
+            return self._told.deliver(notice)
         if self._open in ("read", "append") or self.phase is Phase.LEAVING:
             return ()  # the answer will tell; the leader says it again if need be
-        self._close("pause")
+        self._end_pause()
         self._question = notice
         return self._go_on()
 
-    def _deliver(self, notice: WireNotice) -> tuple[Effect, ...]:
-        key = (notice.kind, notice.revision)
-        if key in self._delivered:
-            return ()
-        self._delivered[key] = None
-        while len(self._delivered) > DELIVERED_MAX:
-            self._delivered.pop(next(iter(self._delivered)))
-        return (Deliver(notice.kind, notice.reason, notice.revision),)
-
     # ---- what comes from the log -----------------------------------------------
-    def _answered(
-        self, answer: SubjectRead | Appended | Conflicted | Failed
-    ) -> tuple[Effect, ...]:
+    def _answered(self, answer: Answer) -> tuple[Effect, ...]:
+        if self._open is None or self._open not in ANSWERED[type(answer)]:
+            return ()
+        self._open = None
         match answer:
-            case SubjectRead() if self._close("read"):
-                return self._read(answer)
-            case Appended() if self._close("append"):
-                return self._appended(answer)
-            case Conflicted() if self._close("append"):
-                return self._conflicted(answer)
-            case Failed() if self._close("read") or self._close("append"):
-                return self._failed(answer.error)
-        return ()
+            case SubjectRead():
+                effects = self._read(answer)
+            case PortsClaimed():
+                effects = self._claimed(answer)
+            case Appended():
+                effects = self._appended(answer)
+            case Conflicted():
+                effects = self._conflicted(answer)
+            case PortsRest():
+                effects = self._pause(None)
+            case PortsTaken():
+                effects = self._lost(answer.error)
+            case PortsReturned():
+                effects = self._end(self._last_error)
+            case Failed():
+                effects = self._failed(answer.error)
+        return effects
 
     def _resumed(self) -> tuple[Effect, ...]:
-        self._close("pause")
+        self._end_pause()
         return self._go_on()
+
+    def _claimed(self, claimed: PortsClaimed) -> tuple[Effect, ...]:
+        self.blocks = claimed.blocks
+        if self.phase is Phase.LEAVING:
+            return self._go_on()
+        beat = KeepBeating(self.incarnation, claimed.log_id, claimed.revision)
+        return (beat, self._register(self.incarnation, self.revision))
 
     def _appended(self, answer: Appended) -> tuple[Effect, ...]:
         sent, self._sent = self._sent, None
@@ -220,26 +227,32 @@ class WorkerCore:
         self.fingerprint = answer.fingerprint
         if isinstance(sent, WorkerRegistered):
             self.incarnation, self.registered = sent.incarnation, revision
-            self.said = Declared.of(sent)
+            self.said, self._holds = Declared.of(sent), answer.holds
             self._enter_registered()
         elif self.said is not None:
             self.said = self.said.after(sent)
         self._conflicts = 0
-        return (*self._beat(), *self._go_on())
+        return (*self._beat(self._holds), *self._go_on())
 
     def _conflicted(self, given: Conflicted) -> tuple[Effect, ...]:
         self._sent, self._question = None, given.error
         self._conflicts += 1
         if not self.registered and self._conflicts >= ATTEMPTS_MAX:
-            return self._end(given.error)
+            return self._part_with(given.error)
         return self._go_on()
 
     def _failed(self, error: ControlPlaneError) -> tuple[Effect, ...]:
-        self._sent = None
-        if not self.registered:
-            return self._end(None if self.phase is Phase.LEAVING else error)
-        self._open = "pause"
+        return self._pause(error) if self.registered else self._lost(error)
+
+    def _pause(self, error: ControlPlaneError | None) -> tuple[Effect, ...]:
+        self._sent, self._open = None, "pause"
         return (Pause(error),)
+
+    def _lost(self, error: ControlPlaneError) -> tuple[Effect, ...]:
+        """It is over; whoever leaves anyway need not know why."""
+        if self.phase is Phase.LEAVING:
+            return self._part_with(None)
+        return self._end(error) if self.registered else self._part_with(error)
 
     def _read(self, read: SubjectRead) -> tuple[Effect, ...]:
         question, self._question = self._question, None
@@ -255,23 +268,14 @@ class WorkerCore:
         self.log_id = read.log_id
         notice = question if isinstance(question, WireNotice) else None
         match verdict:
-            case Superseded(by=by):
-                return self._superseded(by)
+            case Superseded():
+                return self._lost(verdict.error(self._spec, self.incarnation))
             case Standing():
                 return self._standing(verdict, read, notice, moved=moved)
             case Over():
                 return self._again(read.fresh, read, notice, "expired")
             case Vacant():
                 return self._again(self.incarnation, read, notice, "unknown")
-
-    def _superseded(self, by: Incarnation) -> tuple[Effect, ...]:
-        error = IncarnationSupersededError(
-            namespace=self._spec.namespace,
-            worker_id=self._spec.worker_id,
-            incarnation=self.incarnation,
-            by=by,
-        )
-        return self._end(None if self.phase is Phase.LEAVING else error)
 
     def _standing(
         self,
@@ -282,19 +286,22 @@ class WorkerCore:
         moved: bool,
     ) -> tuple[Effect, ...]:
         """The life is there: go on from the subject's last record."""
+        if self.blocks and self.registered != standing.registered:
+            self._holds = False  # nobody looked since it was stored
         changed = moved or self.revision != read.last or not self.registered
         self.incarnation, self.said = standing.incarnation, standing.said
         self.registered, self.revision = standing.registered, read.last
         self.fingerprint = read.fingerprint
-        if (
+        unknown = (
             notice is not None
             and notice.kind == "unknown"
             and not moved  # else the beat named another log: that was all
             and notice.revision >= self.registered
-        ):
+        )
+        if unknown or not (self._holds or self.phase is Phase.LEAVING):
             return self._again(self.incarnation, read, notice, "unknown")
         self._enter_registered()
-        return (*(self._beat() if changed else ()), *self._go_on())
+        return (*self._beat(changed), *self._go_on())
 
     def _again(
         self,
@@ -305,18 +312,26 @@ class WorkerCore:
     ) -> tuple[Effect, ...]:
         """Register as ``incarnation`` on top of what was read."""
         if self.phase is Phase.LEAVING:
-            return self._end(None)
+            return self._part_with(None)
+        self._ours.add(incarnation)
+        told = () if notice is None else self._told.deliver(notice)
         if self.registered:
             self.phase = Phase.REGISTERING_AGAIN
-        else:
-            self.incarnation = incarnation  # what came before is not tried again
-            self.revision = 0 if read.whole else read.last
-            self.fingerprint = "" if read.whole else read.fingerprint
-        self._ours.add(incarnation)
+            return (*told, self._register(incarnation, read.last, cause))
+        self.incarnation = incarnation  # what came before is not tried again
+        self.revision = 0 if read.whole else read.last
+        self.fingerprint = "" if read.whole else read.fingerprint
+        if self._wants and not self.blocks:
+            self._open = "claim"
+            return (ClaimPorts(self._wants, incarnation),)
+        return (self._register(incarnation, read.last),)
+
+    def _register(
+        self, incarnation: Incarnation, expected: Revision, cause: Cause | None = None
+    ) -> Append:
+        """Be in the log, with all that is wanted and all ports, or not at all."""
         draft = Drafting(self._spec, incarnation).registered(self.wanted)
-        told = () if notice is None else self._deliver(notice)
-        again = cause if self.registered else None
-        return (*told, self._append(draft, read.last, again))
+        return self._append(draft, expected, cause, self.blocks)
 
     # ---- what to do next -------------------------------------------------------
     def _go_on(self) -> tuple[Effect, ...]:
@@ -337,9 +352,16 @@ class WorkerCore:
         if isinstance(self._question, AppendConflictError):
             return self._ask()
         if not self.registered or self.said is None:
-            return self._end(None)  # the log has nothing of this life
-        drafting = Drafting(self._spec, self.incarnation)
-        return (self._append(drafting.deregistered(self._leave_reason), self.revision),)
+            return self._part_with(None)  # the log has no registration of this life
+        draft = Drafting(self._spec, self.incarnation).deregistered(self._leave_reason)
+        return (self._append(draft, self.revision, blocks=self.blocks),)
+
+    def _part_with(self, error: ControlPlaneError | None) -> tuple[Effect, ...]:
+        """Give back the ports, if there are any, and end."""
+        if not self.blocks:
+            return self._end(error)
+        self.phase, self._last_error, self._open = Phase.LEAVING, error, "return"
+        return (ReturnPorts(self.blocks),)
 
     def _ask(self) -> tuple[Effect, ...]:
         self._open = "read"
@@ -347,26 +369,29 @@ class WorkerCore:
         return (ReadSubject(after, self.log_id, self.fingerprint),)
 
     def _append(
-        self, draft: Draft, expected: Revision, cause: Cause | None = None
+        self,
+        draft: Draft,
+        expected: Revision,
+        cause: Cause | None = None,
+        blocks: tuple[PortBlock, ...] = (),
     ) -> Append:
         self._open, self._sent = "append", draft
-        return Append(draft, expected, cause)
+        return Append(draft, expected, cause, blocks)
 
-    def _beat(self) -> tuple[Effect, ...]:
-        return (KeepBeating(self.incarnation, self.log_id, self.revision),)
+    def _beat(self, differs: bool) -> tuple[Effect, ...]:  # noqa: FBT001 - its one question
+        life = KeepBeating(self.incarnation, self.log_id, self.revision)
+        return (life,) if differs else ()
 
     def _end(self, error: ControlPlaneError | None) -> tuple[Effect, ...]:
-        self.phase, self._open = Phase.ENDED, None
+        self.phase, self._open, self.blocks = Phase.ENDED, None, ()
         return (End(error),)
 
     # ---- small change ----------------------------------------------------------
-    def _close(self, job: Literal["read", "append", "pause"]) -> bool:
-        """Whether this was the open job; it is no longer."""
-        if self._open != job:
-            return False
-        self._open = None
-        return True
+    def _end_pause(self) -> None:
+        if self._open == "pause":
+            self._open = None
 
     def _enter_registered(self) -> None:
         if self.phase is not Phase.LEAVING:
-            self.phase = Phase.REGISTERED
+            again = Phase.REGISTERING_AGAIN  # with the ports that it may lack
+            self.phase = Phase.REGISTERED if self._holds else again

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -12,27 +13,37 @@ from controlplane.clock import Clock
 from controlplane.errors import (
     AppendConflictError,
     AppendOutcomeUnknownError,
+    LeaseLostError,
     LogUnavailableError,
 )
-from controlplane.eventlog import EventLog
+from controlplane.eventlog import EventLog, Pending
 from controlplane.identifiers import new_uuid7
 from controlplane.telemetry import WorkerMetrics
-from events import ControlPlaneError, Record, Revision, worker_subject
+from events import ControlPlaneError, Record, Revision, WorkerRegistered, worker_subject
 
+from .claiming import PortHands
 from .declared import Draft
 from .signals import (
     Append,
     Appended,
+    ClaimPorts,
     Conflicted,
     Failed,
+    PortsClaimed,
+    PortsRest,
+    PortsReturned,
+    PortsTaken,
     ReadSubject,
     Resumed,
+    ReturnPorts,
     SubjectRead,
 )
 from .spec import ResolvedSpec
 
 PAUSE_S_MIN: Final = 0.1
 PAUSE_S_MAX: Final = 2.0
+
+AppendAnswer: TypeAlias = Appended | Conflicted | Failed | PortsRest | PortsTaken
 
 
 class Performer:
@@ -46,10 +57,14 @@ class Performer:
         clock: Clock,
         by: str,
         metrics: WorkerMetrics | None,
+        ports: PortHands | None = None,
     ) -> None:
-        """Work on ``log``, whose messages are reached through ``broker``."""
+        """Work on ``log``, whose messages are reached through ``broker``.
+
+        ``ports`` is there for whoever gives out jobs with ports.
+        """
         self._log, self._broker, self._clock, self._by = log, broker, clock, by
-        self._metrics = metrics
+        self._metrics, self._ports = metrics, ports
         self._pause_s = PAUSE_S_MIN
         self.excuse: ControlPlaneError | None = None
         """Why the job at hand has not succeeded yet."""
@@ -114,15 +129,47 @@ class Performer:
             [self._log.record(message) async for batch in batches for message in batch]
         )
 
-    async def append(
-        self, job: Append, *, give_up: bool
-    ) -> Appended | Conflicted | Failed:
-        """Append the sealed draft.
+    async def claim(self, job: ClaimPorts) -> PortsClaimed | Failed:
+        """Claim the ports that are wanted."""
+        try:
+            return await self._hands.claim(job)
+        except ControlPlaneError as error:
+            self.excuse = error
+            return Failed(error)
+
+    async def give_back(self, job: ReturnPorts) -> PortsReturned:
+        """Release what is still held."""
+        return await self._hands.give_back(job)
+
+    async def append(self, job: Append, *, give_up: bool) -> AppendAnswer:
+        """Append the sealed draft, with what is to be said of its ports.
 
         While the outcome is unknown the same bytes are repeated, for ever unless one
         is to ``give_up``; a failure before anything was sent is definite.
         """
         event = self._sealed(job.draft)
+        batch: Sequence[Pending] | None = (Pending(event, job.expected),)
+        try:
+            if job.blocks:
+                batch = await self._hands.batch(job, Pending(event, job.expected))
+        except LeaseLostError as error:
+            return PortsTaken(error)
+        except ControlPlaneError as error:
+            self.excuse = error
+            return Failed(error)
+        if batch is None:
+            return PortsRest()
+        answer = await self._append_known(job, event, batch, give_up=give_up)
+        registers = isinstance(event, WorkerRegistered)
+        if isinstance(answer, Appended) and job.blocks and registers:
+            holds = await self._hands.holds(job, batch)
+            answer = msgspec.structs.replace(answer, holds=holds)
+        return answer
+
+    async def _append_known(
+        self, job: Append, event: Draft, batch: Sequence[Pending], *, give_up: bool
+    ) -> Appended | Conflicted | Failed:
+        """Append ``batch``; meanwhile it is known why there is no answer yet."""
         subject = worker_subject(event.namespace, event.worker_id)
         self._count(job)
         self.in_doubt = self._broker.connected
@@ -131,7 +178,7 @@ class Performer:
             self.excuse = AppendOutcomeUnknownError(subject=subject, reason=reason)
         stop_listening = self._broker.on_connection(self._may_be_sent)
         try:
-            return await self._append(event, job, give_up=give_up)
+            return await self._append(event, batch, give_up=give_up)
         finally:
             stop_listening()
             self.in_doubt = False
@@ -140,13 +187,13 @@ class Performer:
         self.in_doubt = self.in_doubt or connected
 
     async def _append(
-        self, event: Draft, job: Append, *, give_up: bool
+        self, event: Draft, batch: Sequence[Pending], *, give_up: bool
     ) -> Appended | Conflicted | Failed:
         subject = worker_subject(event.namespace, event.worker_id)
         in_doubt = False
         while True:
             try:
-                done = await self._log.append(event, expected_revision=job.expected)
+                done = await self._log.append_all(batch)
             except AppendConflictError as error:
                 self._count_retry()
                 return Conflicted(error)
@@ -178,6 +225,11 @@ class Performer:
     def _backoff_s(self) -> float:
         pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, PAUSE_S_MAX)
         return pause_s
+
+    @property
+    def _hands(self) -> PortHands:
+        assert self._ports is not None  # noqa: S101 - whoever wants ports has them
+        return self._ports
 
     def _sealed(self, draft: Draft) -> Draft:
         seal: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from controlplane.beats import NoticeKind, WireNotice
-from controlplane.errors import AppendConflictError
+from controlplane.errors import AppendConflictError, LeaseLostError
 from events import (
     Capacity,
     ControlPlaneError,
@@ -18,6 +18,7 @@ from events import (
     Revision,
     Status,
 )
+from projections import PortBlock, Want
 
 from .declared import Draft
 
@@ -55,6 +56,8 @@ class Appended(msgspec.Struct, frozen=True):
     revision: Revision
     fingerprint: str = ""
     """Identifies it."""
+    holds: bool = True
+    """Whether the life it registers certainly holds its ports."""
 
 
 class Conflicted(msgspec.Struct, frozen=True):
@@ -67,6 +70,29 @@ class Failed(msgspec.Struct, frozen=True):
     """Nothing came of the read or the append; certainly nothing was stored."""
 
     error: ControlPlaneError
+
+
+class PortsClaimed(msgspec.Struct, frozen=True, kw_only=True):
+    """A block for each want is held by the life that asked."""
+
+    blocks: tuple[PortBlock, ...]
+    revision: Revision
+    """Of the last claim."""
+    log_id: str
+
+
+class PortsRest(msgspec.Struct, frozen=True):
+    """Nothing is stored: ports of this life cannot be claimed yet."""
+
+
+class PortsTaken(msgspec.Struct, frozen=True):
+    """Nothing is stored: another holds ports of this life."""
+
+    error: LeaseLostError
+
+
+class PortsReturned(msgspec.Struct, frozen=True):
+    """The ports are given back, or left to the lease."""
 
 
 class Resumed(msgspec.Struct, frozen=True):
@@ -113,17 +139,18 @@ class Leave(msgspec.Struct, frozen=True):
 
 
 Command: TypeAlias = SetStatus | Update | LoadAdapter | UnloadAdapter
-Input: TypeAlias = (
-    Begin
-    | SubjectRead
+Answer: TypeAlias = (
+    SubjectRead
     | Appended
     | Conflicted
     | Failed
-    | Resumed
-    | Noticed
-    | Command
-    | Leave
+    | PortsClaimed
+    | PortsRest
+    | PortsTaken
+    | PortsReturned
 )
+"""What comes of a job, but for a pause."""
+Input: TypeAlias = Begin | Answer | Resumed | Noticed | Command | Leave
 
 
 # ---- effects -----------------------------------------------------------------------
@@ -137,21 +164,38 @@ class ReadSubject(msgspec.Struct, frozen=True):
     """Identifies the record at ``after``, as it is known; empty: it is not."""
 
 
+class ClaimPorts(msgspec.Struct, frozen=True):
+    """Claim a block for each want, all or none; `PortsClaimed`, `Failed`."""
+
+    wants: tuple[Want, ...]
+    incarnation: Incarnation
+
+
 class Append(msgspec.Struct, frozen=True):
     """Seal the draft and append it until the answer is definite.
 
-    Answered by `Appended`, `Conflicted` or `Failed`.
+    Answered by `Appended`, `Conflicted` or `Failed`, with ports also by `PortsRest` or
+    `PortsTaken`.
     """
 
     draft: Draft
     expected: Revision
     cause: Cause | None = None
+    blocks: tuple[PortBlock, ...] = ()
+    """Claim these in the same batch, or release them with a farewell."""
+
+
+class ReturnPorts(msgspec.Struct, frozen=True):
+    """Release what is still held of these; `PortsReturned`, in any case and soon."""
+
+    blocks: tuple[PortBlock, ...]
 
 
 class Pause(msgspec.Struct, frozen=True):
     """Wait a moment, then `Resumed`; whatever else is to be done ends the pause."""
 
-    error: ControlPlaneError
+    error: ControlPlaneError | None
+    """What went wrong; None: time has to pass, that is all."""
 
 
 class KeepBeating(msgspec.Struct, frozen=True):
@@ -176,6 +220,6 @@ class End(msgspec.Struct, frozen=True):
     error: ControlPlaneError | None
 
 
-Job: TypeAlias = ReadSubject | Append | Pause
+Job: TypeAlias = ReadSubject | ClaimPorts | Append | ReturnPorts | Pause
 """Effects that are answered by an input; at most one is open at a time."""
 Effect: TypeAlias = Job | KeepBeating | Deliver | End

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from controlplane.errors import IncarnationSupersededError
 from events import (
     Incarnation,
     Record,
@@ -19,6 +20,7 @@ from events import (
 )
 
 from .declared import Declared
+from .spec import ResolvedSpec
 
 
 class Vacant(msgspec.Struct, frozen=True):
@@ -34,13 +36,27 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Over(msgspec.Struct, frozen=True):
-    """Our life was the last one here, and it has ended."""
+    """Our life has ended, and nobody took its place.
+
+    It was the last one here, or it expired before it could register.
+    """
 
 
 class Superseded(msgspec.Struct, frozen=True):
     """Another life took the subject from ours, or began later and came first."""
 
     by: Incarnation
+
+    def error(
+        self, spec: ResolvedSpec, incarnation: Incarnation
+    ) -> IncarnationSupersededError:
+        """What it means for our ``incarnation``."""
+        return IncarnationSupersededError(
+            namespace=spec.namespace,
+            worker_id=spec.worker_id,
+            incarnation=incarnation,
+            by=self.by,
+        )
 
 
 Verdict: TypeAlias = Vacant | Standing | Over | Superseded
@@ -62,7 +78,7 @@ def judge(
     current = None if before is None else before.incarnation
     said = None if before is None else before.said
     registered = 0 if before is None else before.registered
-    ended, were_here = False, before is not None
+    ended, were_here, expired_before = False, before is not None, False
     for record in records:
         match record.event:
             case WorkerRegistered() as event:
@@ -70,14 +86,17 @@ def judge(
                 registered = record.revision
                 said = Declared.of(event) if current in ours else None
                 were_here = were_here or current in ours
+                expired_before = expired_before and current != newest
             case WorkerDeregistered() | WorkerExpired() as event:
                 ended = ended or event.incarnation == current
+                expired_before = expired_before or event.incarnation == newest
             case WorkerEvent() as event if said and event.incarnation == current:
                 said = said.after(event)
+    vacant = Over() if expired_before else Vacant()
     if current is None:
-        return Vacant()
+        return vacant
     if current in ours and said is not None:
         return Over() if ended else Standing(current, said, registered)
     if were_here or (not ended and current > newest):
         return Superseded(current)
-    return Vacant()
+    return vacant

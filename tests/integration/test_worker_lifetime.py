@@ -135,7 +135,7 @@ async def test_a_command_that_breaks_a_rule_sends_nothing(cell, wrong):
 
 
 async def test_ports_are_refused_as_long_as_nobody_claims_them(cell):
-    with pytest.raises(SettingsError, match="port claims are not part"):
+    with pytest.raises(SettingsError, match="nobody to claim"):
         WorkerHandle(
             cell.worker()._spec,
             log=cell.log,

@@ -6,7 +6,8 @@ import pytest
 from controlplane.errors import (
     IncarnationSupersededError,
 )
-from controlplane.worker.core import ATTEMPTS_MAX, DELIVERED_MAX, Phase
+from controlplane.worker.core import ATTEMPTS_MAX
+from controlplane.worker.phase import Phase
 from controlplane.worker.signals import (
     Append,
     Appended,
@@ -23,6 +24,7 @@ from controlplane.worker.signals import (
     UnloadAdapter,
     Update,
 )
+from controlplane.worker.told import TOLD_MAX
 from events import Status, WorkerRegistered
 from tests.support import fleet_builder as builder
 from tests.support.worker_inputs import (
@@ -237,10 +239,10 @@ def test_what_the_log_says_of_us_since_is_taken_as_said():
 
 def test_what_was_told_long_ago_may_be_told_again():
     core = core_after(*REGISTERED)
-    for revision in range(DELIVERED_MAX + 1):
+    for revision in range(TOLD_MAX + 1):
         assert core.step(notice("quarantined", revision))
     assert core.step(notice("quarantined", 0))
-    assert not core.step(notice("quarantined", DELIVERED_MAX))
+    assert not core.step(notice("quarantined", TOLD_MAX))
 
 
 def test_a_life_that_the_log_lost_has_no_farewell_to_say():

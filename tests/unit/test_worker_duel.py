@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from controlplane.beats import WireNotice
 from controlplane.errors import AppendConflictError, LogUnavailableError
-from controlplane.worker.core import Phase, WorkerCore
+from controlplane.worker.core import WorkerCore
 from controlplane.worker.declared import UNSEALED
+from controlplane.worker.phase import Phase
 from controlplane.worker.signals import (
     Append,
     Appended,

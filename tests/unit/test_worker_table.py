@@ -2,7 +2,7 @@
 
 import pytest
 
-from controlplane.worker.core import Phase
+from controlplane.worker.phase import Phase
 from controlplane.worker.signals import (
     Appended,
     Begin,
