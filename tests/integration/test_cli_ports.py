@@ -85,8 +85,9 @@ async def test_who_holds_what_is_listed_as_the_fold_has_it(ported):
     lines = await command("ports", "--host", B, "-o", "ndjson", **where)
     assert [json.loads(line) for line in lines.lines] == held[1:]
     table = await command("ports", "--host", B, "--within", "20000-20003", **where)
-    assert f"{B}     2        0           0                    2  2 from 20002" in (
-        table.lines[1]
+    assert (
+        f"{B}     2        0           0                    2  2 from 20002"
+        in (table.lines[1])
     )
     assert "prod/w1" in table.out
     assert A not in table.out

@@ -18,10 +18,20 @@ from projections import (
     list_ports,
     room,
 )
-from tests.property.logs import HOSTS, logs
-from tests.support.fleet_builder import START
+from tests.property.logs import HOSTS, claims, logs
+from tests.support.fleet_builder import START, poison
+from tests.support.fleet_builder import given as told
 
 WITHIN = PortRange(20000, 20015)
+POISONS = st.sampled_from(
+    [
+        poison(f"log.port.{token}.{port}", b"[]")
+        for token in ("h1", "10%2E0%2E0%2E2")
+        for port in (20001, 20002)
+    ]
+)
+BUSY = st.lists(claims() | claims() | claims() | POISONS, min_size=2, max_size=20)
+LOGS = logs() | BUSY.map(lambda steps: told(*steps))
 MOMENTS = st.builds(
     Moment,
     st.none() | st.integers(0, 60).map(lambda s: START + timedelta(seconds=s)),
@@ -39,14 +49,14 @@ def of_ports(log, host=None):
     ]
 
 
-@given(logs())
+@given(LOGS)
 def test_the_records_of_ports_alone_give_the_whole_logs_table(log):
     assert (
         fold_all(FoldState(), of_ports(log)).ports == fold_all(FoldState(), log).ports
     )
 
 
-@given(logs(), HOSTS)
+@given(LOGS, HOSTS)
 def test_the_records_of_one_host_give_its_part_of_the_table(log, host):
     alone = fold_all(FoldState(), of_ports(log, host)).ports
     whole = fold_all(FoldState(), log).ports
@@ -55,7 +65,7 @@ def test_the_records_of_one_host_give_its_part_of_the_table(log, host):
     assert list_ports(alone, moment) == list_ports(whole, moment, host=host)
 
 
-@given(logs(), MOMENTS)
+@given(LOGS, MOMENTS)
 def test_stretches_cover_exactly_what_is_not_free_each_port_once(log, moment):
     table = fold_all(FoldState(), log).ports
     listed = {}
@@ -92,7 +102,7 @@ def check_says(stretch, state, moment):
             assert (stretch.claim_id, stretch.owner, stretch.cause) == (None,) * 3
 
 
-@given(logs(), MOMENTS)
+@given(LOGS, MOMENTS)
 def test_a_host_has_the_room_that_a_claimant_finds(log, moment):
     table = fold_all(FoldState(), log).ports
     for summary in list_ports(table, moment, within=WITHIN).hosts:
@@ -111,7 +121,7 @@ def test_a_host_has_the_room_that_a_claimant_finds(log, moment):
         assert all(state is None or moment.is_free(state) for state in states)
 
 
-@given(logs(), MOMENTS)
+@given(LOGS, MOMENTS)
 def test_counts_are_the_sums_of_the_stretches(log, moment):
     listing = list_ports(fold_all(FoldState(), log).ports, moment)
     for summary in listing.hosts:

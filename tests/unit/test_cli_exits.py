@@ -41,6 +41,7 @@ CODES = [
     (ZeroDivisionError("division by zero"), 70),
     (NotYetError("no view yet"), 75),
     (errors.LogFullError(stream="CP_X_LOG", reason="maximum bytes"), 75),
+    (errors.PortsExhaustedError(wanted=8, free=9, largest_hole=7, resting=2), 75),
     (TimeoutError(), 75),
     (CellMissingError(cell="c", url=URL, missing=("CP_C_LOG",)), 78),
     (errors.StreamMissingError(url=URL, doing="reading", reason="not found"), 78),
