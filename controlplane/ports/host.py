@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from controlplane.logs import get_logger
@@ -26,8 +26,29 @@ _FAR: Final = (
 """Where a route is asked for. Nothing is sent there: no datagram is written."""
 
 
+def own_addresses() -> Iterator[str]:
+    """What this machine may be reached by: as routes say first, IPv4 before IPv6."""
+    for family, far in _FAR:
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as asking:
+                asking.connect((far, 9))
+                yield str(asking.getsockname()[0])
+        except OSError:
+            continue  # no such family here, or no route: the next may do
+    # No way out of this network, but perhaps into it: what our own name stands for.
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return
+    for _, _, _, _, sockaddr in sorted(found, key=lambda one: one[0] != socket.AF_INET):
+        yield str(sockaddr[0])
+
+
 def host_name(
-    override: str | None = None, *, environ: Mapping[str, str] = os.environ
+    override: str | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    addresses: Callable[[], Iterable[str]] = own_addresses,
 ) -> Host:
     """The name of this machine: ``override``, else ``CP_HOST``, else its address.
 
@@ -37,9 +58,9 @@ def host_name(
     told = override or environ.get("CP_HOST")
     if told:
         return check_host(told)
-    address = next(_addresses(), None)
-    if address is not None:
-        return address
+    for address in addresses():
+        if _is_reachable(address):
+            return address
     _log.warning(
         "no address by which others reach this machine, so its ports are named after "
         "the loopback address; set CP_HOST",
@@ -61,28 +82,6 @@ def is_this_host(host: Host, *, environ: Mapping[str, str] = os.environ) -> bool
     except (OSError, UnicodeError):
         return False
     return any(_is_ours(family, sockaddr) for family, _, _, _, sockaddr in found)
-
-
-def _addresses() -> Iterator[str]:
-    """Addresses of this machine that are good for others, the best first."""
-    for family, far in _FAR:
-        try:
-            with socket.socket(family, socket.SOCK_DGRAM) as asking:
-                asking.connect((far, 9))
-                address = str(asking.getsockname()[0])
-        except OSError:
-            continue  # no such family here, or no route: the next may do
-        if _is_reachable(address):
-            yield address
-    # No way out of this network, but perhaps into it: what our own name stands for.
-    try:
-        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return
-    for _, _, _, _, sockaddr in sorted(found, key=lambda one: one[0] != socket.AF_INET):
-        address = str(sockaddr[0])
-        if _is_reachable(address):
-            yield address
 
 
 def _is_reachable(address: str) -> bool:

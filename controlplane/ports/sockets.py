@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -24,7 +24,10 @@ from projections import PortRange
 _log = get_logger("ports")
 
 KERNEL: Final = Path("/proc/sys/net/ipv4")
-_FAMILIES: Final = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"))  # noqa: S104
+FAMILIES: Final[Sequence[tuple[int, str]]] = (
+    (socket.AF_INET, "0.0.0.0"),  # noqa: S104 - engines stand on every address
+    (socket.AF_INET6, "::"),
+)
 _ABSENT: Final = frozenset(
     {errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EADDRNOTAVAIL}
 )
@@ -39,16 +42,19 @@ class BusyPort(msgspec.Struct, frozen=True):
     reason: str
 
 
-def hold(ports: Iterable[int]) -> ExitStack | BusyPort:
+def hold(
+    ports: Iterable[int], families: Sequence[tuple[int, str]] = FAMILIES
+) -> ExitStack | BusyPort:
     """Sockets on all of ``ports`` until the stack is closed; or the first busy one.
 
-    Raises `SettingsError` if this process may not open that many sockets.
+    A family that the machine does not have is left out. Raises `SettingsError` if this
+    process may not open that many sockets.
     """
     with ExitStack() as opening:
         for port in ports:
-            for family, wildcard in _FAMILIES:
+            for family, wildcard in families:
                 try:
-                    _bind(opening, family, wildcard, port)
+                    opening.enter_context(_bound(family, wildcard, port))
                 except OSError as error:
                     if error.errno in _ABSENT:
                         continue
@@ -58,15 +64,18 @@ def hold(ports: Iterable[int]) -> ExitStack | BusyPort:
         return opening.pop_all()
 
 
-def _bind(opening: ExitStack, family: int, wildcard: str, port: int) -> None:
-    with ExitStack() as one:
-        held = one.enter_context(socket.socket(family, socket.SOCK_STREAM))
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def _bound(family: int, wildcard: str, port: int) -> socket.socket:
+    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             # Else the socket would stand on IPv4 as well, in its own way.
-            held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        held.bind((wildcard, port))
-        opening.push(one.pop_all())
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind((wildcard, port))
+    except OSError:
+        one.close()
+        raise
+    return one
 
 
 def _too_many(error: OSError) -> SettingsError:
