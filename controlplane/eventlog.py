@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from events import (
     AnyEvent,
@@ -74,6 +75,9 @@ class Pending(msgspec.Struct, frozen=True):
 
     event: AnyEvent
     expected: Revision | None = None
+    fresh: bool = False
+    """Nobody sent it before: then a conflict at the first try is believed, without a
+    look into the log for what may be one's own. Dear only where conflicts are many."""
 
 
 class EventLog:
@@ -126,6 +130,7 @@ class EventLog:
                 return await self._append_once(pending)
             except AppendOutcomeUnknownError:
                 sent = True
+                pending = [replace(item, fresh=False) for item in pending]
                 if asyncio.get_running_loop().time() >= deadline:
                     raise
             except LogUnavailableError as error:
@@ -146,7 +151,8 @@ class EventLog:
             else:
                 stored = await self._broker.store_batch(self._stream, messages)
         except AppendConflictError as conflict:
-            own = await self._recognition.find(pending)
+            fresh = all(item.fresh for item in pending)
+            own = None if fresh else await self._recognition.find(pending)
             if own is not None:
                 return Appended(own)
             raise self._relative(conflict) from conflict
