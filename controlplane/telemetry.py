@@ -19,6 +19,7 @@ from .logs import configure_logging
 
 __all__ = [
     "PickTally",
+    "PortMetrics",
     "ProjectorMetrics",
     "RouterMetrics",
     "WorkerGroup",
@@ -337,6 +338,21 @@ class WorkerMetrics:
         )
 
 
+class PortMetrics:
+    """Port claims of a plane, its workers' too."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Declare all of it in ``registry``."""
+        sheet = _Sheet("ports", registry)
+        self.rows, counter = sheet.rows, sheet.counter
+        self.claims = counter("claims", "Claims granted; one may be of several blocks")
+        self.released = counter("blocks_released", "Blocks let go, workers' left out")
+        self.races_lost = counter("races_lost", "Times that another claim was faster")
+        self.busy = counter("busy", "Ports found in use outside the log")
+        self.exhausted = counter("exhausted", "Claims refused: there was no place")
+        self.in_doubt = counter("claims_in_doubt", "Claims settled in the background")
+
+
 def metrics_route(
     registry: CollectorRegistry, sample: Callable[[], None] | None = None
 ) -> Callable[[], Awaitable[tuple[int, str, bytes]]]:
@@ -356,6 +372,7 @@ def metric_rows() -> dict[str, list[MetricRow]]:
         "Projector": ProjectorMetrics(CollectorRegistry()).rows,
         "Router": RouterMetrics(CollectorRegistry()).rows,
         "Worker client": WorkerMetrics(CollectorRegistry()).rows,
+        "Ports": PortMetrics(CollectorRegistry()).rows,
     }
 
 

@@ -1,0 +1,391 @@
+"""`Claimer`: whole blocks of a host's ports, claimed in the log or not at all.
+
+It chooses by what it knows, holds local sockets on what it chose, and appends the
+claims of all ports in one atomic batch, each expecting its port's last record. A
+refusal means that somebody was faster: then it learns what happened and chooses again.
+What it knows may be old, so nothing is called exhausted before a look at the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack
+from random import Random, SystemRandom
+from typing import Final
+
+import msgspec
+
+from controlplane.broker import Broker
+from controlplane.clock import Clock
+from controlplane.errors import (
+    AppendConflictError,
+    AppendOutcomeUnknownError,
+    LogUnavailableError,
+    PortsExhaustedError,
+    SettingsError,
+)
+from controlplane.eventlog import Appended, EventLog, Pending
+from controlplane.identifiers import new_uuid7
+from controlplane.logs import get_logger
+from controlplane.settings import Settings
+from controlplane.telemetry import PortMetrics
+from events import (
+    Host,
+    PortOwner,
+    Revision,
+    check_host,
+    check_lease_ttl_s,
+)
+from projections import Lacking, PortBlock, Want, check_wants, choose
+
+from .drafts import Drafts
+from .host import host_name, is_this_host
+from .keeping import Keeper
+from .settling import Settling
+from .sockets import BusyPort, hold, warn_of_ephemeral_ports
+from .watching import HostWatch, Watches
+
+CONTESTED_MAX: Final = 64
+"""With so many ports that others took since the last look, another look pays."""
+LOST_BEFORE_LOOK: Final = 2
+"""A claim that lost so often looks before it chooses again…"""
+LOST_BEFORE_ANEW: Final = 8
+"""…and after so often again it believes nothing of what it knew."""
+BACKOFF_S_MIN: Final = 0.001
+BACKOFF_S_MAX: Final = 0.05
+
+_log = get_logger("ports")
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """Blocks that a life holds now."""
+
+    blocks: tuple[PortBlock, ...]
+    """One for each want, in their order."""
+    revision: Revision
+    """Of the last claim."""
+    log_id: str
+    """The log that holds the claims."""
+
+
+class _Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """What is claimed, where and for whom."""
+
+    watch: HostWatch
+    wants: tuple[Want, ...]
+    owner: PortOwner
+    lease_ttl_s: float
+    bind_check: bool
+    began: float
+
+
+class Claimer:
+    """Claims ports for the lives of this process. Safe to use from many tasks."""
+
+    def __init__(
+        self,
+        *,
+        log: EventLog,
+        broker: Broker,
+        clock: Clock,
+        settings: Settings,
+        by: str,
+        pid: int | None = None,
+        metrics: PortMetrics | None = None,
+        chance: Random | None = None,
+    ) -> None:
+        """Claim in ``log`` as ``by``; ``pid`` is told beside each claim."""
+        self._log, self._clock = log, clock
+        self._settings, self._metrics = settings, metrics
+        self._drafts: Final = Drafts(clock=clock, by=by, pid=pid)
+        self._chance: Final = chance or SystemRandom()
+        self._watches: Final = Watches(log, broker, settings)
+        self._keeper: Final = Keeper(
+            log=log, watches=self._watches, drafts=self._drafts, settings=settings
+        )
+        self._here: Final[dict[Host, None]] = {}
+        self._warned: Final[dict[tuple[int, int], None]] = {}
+        self._noted: Final[dict[tuple[Host, int], None]] = {}
+        self._own_host: Host | None = None
+        self._settling: Final = Settling(log, self.let_go, self._settled, self._chance)
+
+    # ---- claiming --------------------------------------------------------------
+    async def claim(
+        self,
+        wants: Sequence[Want],
+        *,
+        host: Host | None = None,
+        owner: PortOwner,
+        lease_ttl_s: float,
+        bind_check: bool = True,
+    ) -> Claimed:
+        """Claim a block for each of ``wants`` on ``host``, all or none.
+
+        ``host`` None: this one. Races that are lost are run again, however many.
+        Raises `PortsExhaustedError` if there is no place by the log's leader;
+        `InvalidIdentityError`, `SettingsError` for what cannot be asked for;
+        `LogUnavailableError`, `LogFullError` (nothing is held);
+        `AppendOutcomeUnknownError`: what landed after all is released in time.
+        """
+        host = self.host(host, bind_check=bind_check)
+        check_lease_ttl_s(lease_ttl_s)
+        if not wants:
+            rule = "at least one block"
+            raise SettingsError(field="wants", value=tuple(wants), rule=rule)
+        held = self._keeper.count_of(owner.incarnation)
+        count = sum(want.size for want in check_wants(wants, held))
+        ask = _Ask(
+            watch=self.watch(host),
+            wants=tuple(wants),
+            owner=owner,
+            lease_ttl_s=lease_ttl_s,
+            bind_check=bind_check,
+            began=self._clock.monotonic(),
+        )
+        if bind_check:
+            self._warn(wants)
+        self._keeper.count(owner.incarnation, count)
+        try:
+            return await self._granted(ask)
+        except BaseException:
+            self._keeper.count(owner.incarnation, -count)
+            raise
+
+    def host(self, name: Host | None, *, bind_check: bool) -> Host:
+        """The host meant by ``name``; None: this one.
+
+        Raises `SettingsError` for another one whose ports are to be tried here.
+        """
+        if name is None:
+            if self._own_host is None:
+                self._own_host = host_name()
+            return self._own_host
+        check_host(name)
+        if bind_check and name not in self._here:
+            if not is_this_host(name):
+                rule = "this host, unless bind_check=False: its ports are tried here"
+                raise SettingsError(field="host", value=name, rule=rule)
+            self._here[name] = None
+        return name
+
+    def watch(self, host: Host) -> HostWatch:
+        """What is known of ``host``."""
+        return self._watches.of(host)
+
+    async def _granted(self, ask: _Ask) -> Claimed:
+        watch, lost, looked = ask.watch, 0, False
+        if not watch.looked:
+            await watch.look()
+        while True:
+            chosen = self._choose(ask)
+            if isinstance(chosen, Lacking):
+                if looked:
+                    raise self._exhausted(ask, chosen)
+                watch.try_busy(ask.began)
+                await watch.look()
+                looked = True
+                continue
+            with watch.reserving(port for block in chosen for port in block):
+                done = await self._take(ask, chosen)
+                if isinstance(done, BusyPort):
+                    await self._skip(ask, done)
+                    continue
+                if done is not None:
+                    self._landed(ask, chosen, done)
+                    return Claimed(
+                        blocks=chosen, revision=done.revision, log_id=watch.log_id
+                    )
+                watch.contest(port for block in chosen for port in block)
+            lost, looked = lost + 1, False
+            await self._after_loss(watch, lost)
+
+    def _choose(self, ask: _Ask) -> tuple[PortBlock, ...] | Lacking:
+        watch = ask.watch
+        starts = choose(
+            watch.known,
+            ask.wants,
+            now=watch.now,
+            cooldown_s=self._settings.port_cooldown_s,
+            shunned=watch.shunned,
+            chance=self._chance,
+        )
+        if isinstance(starts, Lacking):
+            return starts
+        return tuple(
+            PortBlock(watch.host, start, want.size, new_uuid7())
+            for start, want in zip(starts, ask.wants, strict=True)
+        )
+
+    async def _take(
+        self, ask: _Ask, blocks: tuple[PortBlock, ...]
+    ) -> Appended | BusyPort | None:
+        """Claim ``blocks`` while nobody else can bind them; None: a race was lost."""
+        if not ask.bind_check:
+            return await self._append(ask, blocks)
+        sockets: ExitStack | BusyPort = hold(p for block in blocks for p in block)
+        if isinstance(sockets, BusyPort):
+            return sockets
+        with sockets:
+            return await self._append(ask, blocks)
+
+    async def _append(
+        self, ask: _Ask, blocks: tuple[PortBlock, ...]
+    ) -> Appended | None:
+        expected = ask.watch.known.expected
+        pending = [
+            claim
+            for block, want in zip(blocks, ask.wants, strict=True)
+            for claim in self._drafts.claims(
+                block,
+                ((port, expected(port)) for port in block),
+                owner=ask.owner,
+                lease_ttl_s=ask.lease_ttl_s,
+                reason=want.name,
+            )
+        ]
+        appending = asyncio.ensure_future(self._sent(pending))
+        try:
+            return await asyncio.shield(appending)
+        except AppendConflictError:
+            return None
+        except AppendOutcomeUnknownError:
+            self._doubt(ask.watch, pending, blocks)
+            raise
+        except asyncio.CancelledError:
+            self._doubt(ask.watch, pending, blocks, appending)
+            raise
+
+    async def _sent(self, pending: Sequence[Pending]) -> Appended:
+        """Append; what the broker has no room for right now it may take soon."""
+        deadline = self._clock.monotonic() + self._settings.connect_timeout_s
+        pause_s = BACKOFF_S_MIN
+        while True:
+            try:
+                return await self._log.append_all(pending)
+            except LogUnavailableError:
+                if self._clock.monotonic() >= deadline:
+                    raise
+            pause_s = min(2 * pause_s, BACKOFF_S_MAX)
+            await asyncio.sleep(pause_s * self._chance.random())
+
+    def _landed(self, ask: _Ask, blocks: Sequence[PortBlock], done: Appended) -> None:
+        first = done.revision - sum(block.size for block in blocks) + 1
+        for block in blocks:
+            ask.watch.landed(block, first)
+            first += block.size
+            self._keeper.keep(block, ask.owner.incarnation)
+        if self._metrics is not None:
+            self._metrics.claims.inc()
+
+    async def _after_loss(self, watch: HostWatch, lost: int) -> None:
+        """Learn what happened, if that pays; those who lost together part ways."""
+        if self._metrics is not None:
+            self._metrics.races_lost.inc()
+        if lost >= LOST_BEFORE_LOOK or watch.contested >= CONTESTED_MAX:
+            most_s = min(BACKOFF_S_MIN * 2**lost, BACKOFF_S_MAX)
+            await asyncio.sleep(most_s * self._chance.random())
+            await watch.look(anew=lost % LOST_BEFORE_ANEW == 0)
+
+    def _exhausted(self, ask: _Ask, lacking: Lacking) -> PortsExhaustedError:
+        if self._metrics is not None:
+            self._metrics.exhausted.inc()
+        return PortsExhaustedError(
+            wanted=lacking.wanted,
+            free=lacking.free,
+            largest_hole=lacking.largest_hole,
+            resting=lacking.resting,
+            host=ask.watch.host,
+            within=lacking.within,
+            reason=lacking.name,
+        )
+
+    # ---- busy and doubtful ports -------------------------------------------------
+    def _warn(self, wants: Sequence[Want]) -> None:
+        """Say once of each range if it is not ours alone."""
+        for want in wants:
+            ends = (want.within.first, want.within.last)
+            if ends not in self._warned:
+                self._warned[ends] = None
+                warn_of_ephemeral_ports(want.within)
+
+    async def _skip(self, ask: _Ask, found: BusyPort) -> None:
+        """Note that something uses a port outside the log; others are told there."""
+        watch, port = ask.watch, found.port
+        watch.busy(port, self._clock.monotonic())
+        unusable = self._drafts.release(
+            watch.host,
+            port,
+            watch.known.expected(port),
+            claim_id=new_uuid7(),
+            cause="unusable",
+        )
+        try:
+            await self._log.append_all([unusable])
+        except AppendConflictError:
+            watch.contest([port])  # it is in the log, and a look will show it
+            return
+        if self._metrics is not None:
+            self._metrics.busy.inc()
+        if (watch.host, port) not in self._noted:
+            self._noted[watch.host, port] = None
+            _log.warning(
+                "port in use outside the log",
+                host=watch.host,
+                port=port,
+                reason=found.reason,
+            )
+
+    def _doubt(
+        self,
+        watch: HostWatch,
+        pending: Sequence[Pending],
+        blocks: Sequence[PortBlock],
+        under_way: asyncio.Future[Appended] | None = None,
+    ) -> None:
+        """Nobody waits for this claim any more: settle it."""
+        watch.doubt(port for block in blocks for port in block)
+        if self._metrics is not None:
+            self._metrics.in_doubt.inc()
+        again = [msgspec.structs.replace(one, fresh=False) for one in pending]
+        self._settling.adopt(again, blocks, under_way)
+
+    def _settled(self, blocks: Sequence[PortBlock]) -> None:
+        for block in blocks:
+            self.watch(block.host).contest(block)
+
+    async def close(self, within_s: float) -> None:
+        """Settle what is in doubt, at most so long."""
+        await self._settling.close(within_s)
+
+    # ---- claims that stand -------------------------------------------------------
+    async def releases(self, blocks: Sequence[PortBlock]) -> list[Pending]:
+        """As `Keeper.releases`."""
+        return await self._keeper.releases(blocks)
+
+    async def release(self, block: PortBlock) -> None:
+        """As `Keeper.release`."""
+        await self._keeper.release(block)
+        self._count_released([block])
+
+    async def let_go(self, blocks: Sequence[PortBlock]) -> None:
+        """As `Keeper.let_go`."""
+        await self._keeper.let_go(blocks)
+        self._count_released(blocks)
+
+    async def reclaims(
+        self,
+        blocks: Sequence[PortBlock],
+        *,
+        owner: PortOwner,
+        lease_ttl_s: float,
+        reasons: Sequence[str],
+    ) -> list[Pending] | None:
+        """As `Keeper.reclaims`."""
+        return await self._keeper.reclaims(
+            blocks, owner=owner, lease_ttl_s=lease_ttl_s, reasons=reasons
+        )
+
+    def _count_released(self, blocks: Sequence[PortBlock]) -> None:
+        if self._metrics is not None:
+            self._metrics.released.inc(len(blocks))

@@ -1,0 +1,120 @@
+"""Claims that nobody waits for any more: settled, so that none of them leaks.
+
+Whoever gives up on an append, or is cancelled in it, does not know whether it is
+stored, or will be: a publish that waits in a buffer may land much later. So the same
+bytes are repeated until the answer is definite, and what landed is released.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Final
+
+from controlplane.errors import AppendConflictError
+from controlplane.eventlog import Appended, EventLog, Pending
+from controlplane.logs import get_logger
+from events import ControlPlaneError
+from projections import PortBlock
+
+_log = get_logger("ports")
+
+PAUSE_S_MAX: Final = 2.0
+PAUSE_S_MIN: Final = 0.1
+
+
+class Settling:
+    """Settles claims in the background for as long as its plane runs.
+
+    ``release`` lets blocks go that landed; ``done`` hears of blocks that are settled.
+    Its tasks are its own, for they have to outlive whoever was cancelled.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        release: Callable[[Sequence[PortBlock]], Awaitable[None]],
+        done: Callable[[Sequence[PortBlock]], None],
+        chance: Random,
+    ) -> None:
+        """Append to ``log``."""
+        self._log, self._release, self._done = log, release, done
+        self._chance = chance
+        # A dict, for its order: what began first is waited for first.
+        self._tasks: Final[dict[asyncio.Task[None], None]] = {}
+
+    def adopt(
+        self,
+        pending: Sequence[Pending],
+        blocks: Sequence[PortBlock],
+        under_way: asyncio.Future[Appended] | None = None,
+    ) -> None:
+        """Settle the claim ``pending`` on ``blocks``; ``under_way``: its append is."""
+        task = asyncio.create_task(self._settle(pending, blocks, under_way))
+        self._tasks[task] = None
+        task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
+
+    async def _settle(
+        self,
+        pending: Sequence[Pending],
+        blocks: Sequence[PortBlock],
+        under_way: asyncio.Future[Appended] | None,
+    ) -> None:
+        try:
+            if await self._landed(pending, under_way):
+                await self._let_go(blocks)
+        finally:
+            self._done(blocks)
+
+    async def _landed(
+        self,
+        pending: Sequence[Pending],
+        under_way: asyncio.Future[Appended] | None,
+    ) -> bool:
+        """Whether the claim is stored, once that is certain."""
+        pause_s = PAUSE_S_MIN
+        while True:
+            try:
+                if under_way is None:
+                    await self._log.append_all(pending)
+                else:
+                    await under_way
+            except AppendConflictError:
+                return False
+            except ControlPlaneError as error:
+                _log.warning("a claim is in doubt", reason=str(error))
+            else:
+                return True
+            under_way = None
+            pause_s = await self._rest(pause_s)
+
+    async def _let_go(self, blocks: Sequence[PortBlock]) -> None:
+        pause_s = PAUSE_S_MIN
+        while True:
+            try:
+                await self._release(blocks)
+            except ControlPlaneError as error:
+                _log.warning("a claim in vain is not released yet", reason=str(error))
+                pause_s = await self._rest(pause_s)
+            else:
+                _log.info(
+                    "a claim in vain released",
+                    host=blocks[0].host,
+                    ports=[block.start for block in blocks],
+                )
+                return
+
+    async def _rest(self, pause_s: float) -> float:
+        await asyncio.sleep(pause_s * (0.5 + self._chance.random() / 2))
+        return min(2 * pause_s, PAUSE_S_MAX)
+
+    async def close(self, within_s: float) -> None:
+        """Wait for all, at most so long; then give up: the lease does the rest."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=within_s)
+        left = tuple(self._tasks)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)

@@ -1,0 +1,252 @@
+"""What this process knows of one host's ports, and what it keeps its claims off.
+
+Nothing is followed: a claim that is refused by the log tells soon enough that somebody
+else claimed, and reading what came since costs less than hearing of every claim of
+every neighbour. What was read is folded from the beginning, for only the fold knows
+who holds a port: a release that is not its holder's changes nothing, though it may be
+the last record there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Final, TypeAlias
+
+import msgspec
+
+from controlplane.broker import Broker
+from controlplane.errors import LogUnavailableError
+from controlplane.eventlog import EventLog, LogState
+from controlplane.settings import Settings
+from events import Host, Record, Revision, encode_token
+from projections import Held, HostPorts, PortBlock
+
+LAG_S: Final = 0.01
+"""A replica that lags behind the leader is asked again after so long."""
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """A claim of this process on the port is under way."""
+
+
+class Doubted(msgspec.Struct, frozen=True):
+    """A claim of this process may have landed here, or may yet; it is being settled."""
+
+
+class Landed(msgspec.Struct, frozen=True):
+    """A claim of this process stands on the port, though it is not read back yet."""
+
+    revision: Revision
+    claim_id: str
+
+
+class Contested(msgspec.Struct, frozen=True):
+    """Somebody was faster here, or on a port beside; a look begun later shows it."""
+
+    look: int
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """Something uses the port outside the log; it is tried again later."""
+
+    found_at: float
+
+
+Shunned: TypeAlias = Reserved | Doubted | Landed | Contested | Busy
+_RESERVED: Final = Reserved()
+
+
+class HostWatch:
+    """The ports of ``host`` as far as read, and those that are not to be chosen.
+
+    ``known`` is the fold of all of the host's records up to some revision, and what is
+    newer is found out by `look`. No port is in two states of ``shunned``: while a
+    claim is under way nobody else in this process chooses its ports.
+    """
+
+    def __init__(
+        self, log: EventLog, broker: Broker, settings: Settings, host: Host
+    ) -> None:
+        """Begin without knowledge; the first `look` reads everything."""
+        self._log, self._broker, self._settings = log, broker, settings
+        self._subject: Final = f"log.port.{encode_token(host)}.>"
+        self.host: Final = host
+        self.known = HostPorts(host=host)
+        self.now: datetime | None = None
+        """The broker's time at the last look: its clock is not behind that."""
+        self.log_id = ""
+        self.shunned: Final[dict[int, Shunned]] = {}
+        self._position: Revision = 0
+        self._fingerprint = ""
+        self._turn: Final = asyncio.Lock()
+        self._looks = 0
+        self._seen = 0
+        self.contested = 0
+        """How often others were faster since the last look."""
+
+    # ---- looking ---------------------------------------------------------------
+    @property
+    def looked(self) -> bool:
+        """Whether anything was ever read."""
+        return bool(self._seen)
+
+    async def look(self, *, anew: bool = False) -> None:
+        """Read what the log has on this host now, by its leader.
+
+        All who ask while a look is under way share the next one. ``anew``: forget what
+        is known first, for the case that records were removed from under it. Raises
+        `LogUnavailableError`.
+        """
+        asked = self._looks
+        async with self._turn:
+            if self._seen > asked and not anew:
+                return
+            self._looks += 1
+            number, self.contested = self._looks, 0
+            await self._read(anew=anew)
+            self._seen = number
+            self._forget_shunned(number)
+
+    async def _read(self, *, anew: bool) -> None:
+        state, head, own = await asyncio.gather(
+            self._log.state(), self._log.last(self._subject), self._own_last()
+        )
+        if anew or self._is_replaced(state, head, own):
+            self._begin_anew()
+        if head is not None:
+            await self._read_up_to(head.revision)
+        self.log_id, self.now = state.log_id, state.now
+
+    async def _own_last(self) -> Record | None:
+        return await self._log.at(self._position) if self._position else None
+
+    def _is_replaced(
+        self, state: LogState, head: Record | None, own: Record | None
+    ) -> bool:
+        """Whether the log is not the one that was read, or lost what was read last."""
+        end = 0 if head is None else head.revision
+        return (
+            state.log_id != self.log_id
+            or end < self._position
+            or (own is not None and own.fingerprint != self._fingerprint)
+        )
+
+    def _begin_anew(self) -> None:
+        self.known, self._position = HostPorts(host=self.host), 0
+        for port, why in list(self.shunned.items()):
+            if isinstance(why, Landed):
+                del self.shunned[port]  # if it still stands it will be read
+
+    async def _read_up_to(self, end: Revision) -> None:
+        """Fold on to ``end``, which the leader says is there.
+
+        A replica may lag behind it: what it gives is a beginning all the same.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.connect_timeout_s
+        while self._position < end:
+            await self._read_some(end)
+            if self._position >= end:
+                return
+            if loop.time() >= deadline:
+                raise LogUnavailableError(
+                    url=self._broker.url,
+                    doing=f"reading the ports of {self.host}",
+                    reason=f"revision {end} is not to be read",
+                )
+            await asyncio.sleep(LAG_S)
+
+    async def _read_some(self, end: Revision) -> None:
+        names, known, record = self._log.names, self.known, None
+        batches = self._broker.read(
+            names.log_stream,
+            after=self._position,
+            until=end,
+            subject=names.absolute(self._subject),
+        )
+        async for batch in batches:
+            for message in batch:
+                record = self._log.record(message)
+                known = known.after(record)
+            if record is not None:
+                self.known, self._position = known, record.revision
+                self._fingerprint = record.fingerprint
+
+    def _forget_shunned(self, look: int) -> None:
+        """Let go of what the look has answered."""
+        for port, why in list(self.shunned.items()):
+            match why:
+                case Contested(begun) if begun < look:
+                    del self.shunned[port]
+                case Landed(revision) if self.known.expected(port) >= revision:
+                    del self.shunned[port]
+
+    # ---- what this process does ------------------------------------------------
+    @contextmanager
+    def reserving(self, ports: Iterable[int]) -> Iterator[None]:
+        """Keep others in this process off ``ports`` meanwhile.
+
+        A port of which more is said meanwhile stays as that says.
+        """
+        ports = tuple(ports)
+        self.shunned.update(dict.fromkeys(ports, _RESERVED))
+        try:
+            yield
+        finally:
+            for port in ports:
+                if self.shunned.get(port) is _RESERVED:
+                    del self.shunned[port]
+
+    def landed(self, block: PortBlock, first: Revision) -> None:
+        """A claim stands: of its ports the first at ``first``, the others behind."""
+        for place, port in enumerate(block):
+            self.shunned[port] = Landed(first + place, block.claim_id)
+
+    def doubt(self, ports: Iterable[int]) -> None:
+        """A claim on ``ports`` is in doubt: stay off until it is settled."""
+        self.shunned.update(dict.fromkeys(ports, Doubted()))
+
+    def contest(self, ports: Iterable[int]) -> None:
+        """Somebody was faster at one of ``ports``: stay off until the next look."""
+        self.shunned.update(dict.fromkeys(ports, Contested(self._looks)))
+        self.contested += 1
+
+    def busy(self, port: int, at: float) -> None:
+        """Something uses ``port`` outside the log; seen ``at``."""
+        self.shunned[port] = Busy(at)
+
+    def try_busy(self, before: float) -> None:
+        """Forgive the ports that were found busy ``before``: they are tried again."""
+        for port, why in list(self.shunned.items()):
+            if isinstance(why, Busy) and why.found_at < before:
+                del self.shunned[port]
+
+    def standing(self, port: int, claim_id: str) -> Revision | None:
+        """The last record on ``port``, if this claim holds it; as far as known."""
+        why = self.shunned.get(port)
+        if isinstance(why, Landed) and why.claim_id == claim_id:
+            return why.revision
+        state = self.known.ports.get(port)
+        if isinstance(state, Held) and state.claim_id == claim_id:
+            return self.known.expected(port)
+        return None
+
+
+class Watches:
+    """One `HostWatch` for each host that is asked for."""
+
+    def __init__(self, log: EventLog, broker: Broker, settings: Settings) -> None:
+        """Read ``log`` through ``broker``."""
+        self._log, self._broker, self._settings = log, broker, settings
+        self._by_host: Final[dict[Host, HostWatch]] = {}
+
+    def of(self, host: Host) -> HostWatch:
+        """What is known of ``host``."""
+        watch = self._by_host.get(host)
+        if watch is None:
+            watch = HostWatch(self._log, self._broker, self._settings, host)
+            self._by_host[host] = watch
+        return watch
