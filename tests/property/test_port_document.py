@@ -18,19 +18,20 @@ from projections import (
     list_ports,
     room,
 )
-from tests.property.logs import HOSTS, claims, logs
-from tests.support.fleet_builder import START, poison
+from tests.property.logs import logs
+from tests.support.fleet_builder import START, claimed, poison, released
 from tests.support.fleet_builder import given as told
 
-WITHIN = PortRange(20000, 20015)
-POISONS = st.sampled_from(
-    [
-        poison(f"log.port.{token}.{port}", b"[]")
-        for token in ("h1", "10%2E0%2E0%2E2")
-        for port in (20001, 20002)
-    ]
+WITHIN = PortRange(20002, 20015)
+SIZES = st.integers(1, 3)
+NEAR = {"host": st.sampled_from(["h1", "h1", "h2"])}
+PORTS = st.integers(20000, 20007)
+CLAIMS = st.builds(claimed, st.sampled_from(["w1", "w2"]), PORTS, SIZES, **NEAR)
+RELEASES = st.builds(
+    released, PORTS, SIZES, cause=st.sampled_from(["released", "expired"]), **NEAR
 )
-BUSY = st.lists(claims() | claims() | claims() | POISONS, min_size=2, max_size=20)
+POISONS = PORTS.map(lambda port: poison(f"log.port.h1.{port}", b"[]"))
+BUSY = st.lists(st.one_of(CLAIMS, CLAIMS, RELEASES, POISONS), min_size=6, max_size=20)
 LOGS = logs() | BUSY.map(lambda steps: told(*steps))
 MOMENTS = st.builds(
     Moment,
@@ -56,7 +57,7 @@ def test_the_records_of_ports_alone_give_the_whole_logs_table(log):
     )
 
 
-@given(LOGS, HOSTS)
+@given(LOGS, st.sampled_from(["h1", "h2", "10.0.0.2"]))
 def test_the_records_of_one_host_give_its_part_of_the_table(log, host):
     alone = fold_all(FoldState(), of_ports(log, host)).ports
     whole = fold_all(FoldState(), log).ports

@@ -86,6 +86,11 @@ def test_a_block_that_is_not_all_there_shows_what_is():
         (20004, 4, "held"),
     ]
     assert {s.block_size for s in stretches if s.state == "held"} == {8}
+    rested = listed(claimed(*EIGHT), released(20003), cooldown_s=0.0).stretches
+    assert [(s.start, s.end, s.size) for s in rested] == [
+        (20000, 20002, 3),
+        (20004, 20007, 4),
+    ]
 
 
 def test_what_was_let_go_rests_then_is_free_and_not_listed():
