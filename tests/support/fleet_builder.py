@@ -300,6 +300,7 @@ def claimed(
     life: int | None = None,
     claim: str | None = None,
     lease_ttl_s: float = 10.0,
+    reason: str = "kv_events",
 ) -> Step:
     """The worker takes ``size`` ports of its host from ``start`` on."""
 
@@ -318,7 +319,7 @@ def claimed(
                 block_start=start,
                 block_size=size,
                 owner=owner,
-                reason="kv_events",
+                reason=reason,
                 lease_ttl_s=lease_ttl_s,
                 pid=4711,
             )

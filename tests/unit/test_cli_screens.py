@@ -1,5 +1,7 @@
 """What people see: whole screens of fixed logs, within 80 columns, in plain text."""
 
+from pathlib import Path
+
 import pytest
 from rich.cells import cell_len
 
@@ -7,6 +9,8 @@ from controlplane.cli.columns import Column, cut, fit, shown, stream_widths, tab
 from controlplane.cli.printing import print_lines, terminal_width
 from controlplane.cli.tables import YES
 from tests.golden.cli.screens import HERE, SCREENS, WIDTH, screen
+
+README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.mark.parametrize("name", SCREENS)
@@ -19,6 +23,10 @@ def test_a_screen_is_as_it_was(name):
 
 def test_every_kept_screen_is_one_that_is_made():
     assert {path.stem for path in HERE.glob("*.txt")} == set(SCREENS)
+
+
+def test_the_readme_shows_what_is_printed():
+    assert f"```text\n{screen('ports_few')}```" in README.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", SCREENS)

@@ -103,6 +103,22 @@ def a_host_in_use() -> Story:
     )
 
 
+def a_few_ports() -> Story:
+    """A host as the README shows it."""
+    here = {"host": "10.0.0.7"}
+    kv, side = {"reason": "kv_events"}, {"reason": "nixl_side_channel"}
+    return given(
+        claimed("llama-1", 20008, **here, **kv),
+        claimed("llama-1", 20000, 8, **here, **side),
+        silent_for(s=26 * 3600),
+        claimed("llama-2", 20017, **here, **kv),
+        claimed("llama-2", 20024, 4, **here, **side),
+        claimed("prof", 20020, 2, namespace="tools", reason="profiler", **here),
+        silent_for(s=70),
+        released(20024, 4, cause="expired", **here),
+    )
+
+
 def _fleet(story: Story, *, until: int | None = None) -> Fleet:
     records = list(story)[:until]
     state = fold_all(FoldState(), records)
@@ -224,6 +240,7 @@ SCREENS: dict[str, Callable[[], list[Text]]] = {
     ],
     "replay_ports": lambda: _replay_ports(STORIES["rolling_update"]()),
     "ports": lambda: _ports(a_host_in_use()),
+    "ports_few": lambda: _ports(a_few_ports(), later_s=1.5),
     "ports_of_a_host": lambda: _ports(a_host_in_use(), host="10.0.0.12"),
     "ports_all_free": lambda: _ports(
         given(claimed("w1", 20000, 8), released(20000, 8)), later_s=6
