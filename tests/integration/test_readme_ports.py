@@ -1,0 +1,78 @@
+"""What the README says of ports, run as it stands there."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from textwrap import indent
+
+import controlplane as cp
+from tests.support.commands import command
+from tests.support.servers import unique
+
+ROOT = Path(__file__).parents[2]
+HOST = "readme.example"
+WANTED = {"kv_events": 1, "nixl_side_channel": 8}
+TIMEOUT_S = 30.0
+
+
+def examples() -> list[str]:
+    """The Python of the section on ports, block by block."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.split("\n## Ports\n")[1].split("\n## ")[0]
+    return [part.split("```")[0] for part in section.split("```python\n")[1:]]
+
+
+async def test_the_worker_has_its_ports_while_it_serves(shared_nats_server):
+    where = {"NATS_URL": shared_nats_server.url, "CP_CELL": unique("readme")}
+    assert (await command("init", **where)).code == 0
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        f"{examples()[0]}\nasyncio.run(serve())\n",
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, **where, "CP_HOST": HOST},
+        cwd=ROOT,
+    )
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            said = (await process.stdout.readline()).decode()
+            listed = await command("ports", "--host", HOST, "-o", "json", **where)
+            process.send_signal(signal.SIGTERM)
+            await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0
+    blocks = {block["reason"]: block for block in listed.document["blocks"]}
+    assert {name: block["size"] for name, block in blocks.items()} == WANTED
+    assert {block["state"] for block in blocks.values()} == {"held"}
+    assert len({block["owner"]["incarnation"] for block in blocks.values()}) == 1
+    side_channel = blocks["nixl_side_channel"]
+    numbers = list(range(side_channel["start"], side_channel["end"] + 1))
+    start = blocks["kv_events"]["start"]
+    assert said == f"start the engine with {start} and {numbers}\n"
+    async with cp.connect(where["NATS_URL"], cell=where["CP_CELL"]) as plane:
+        records = [record async for record in plane.log.read()]
+    kinds = [type(record.event) for record in records]
+    assert kinds[9] is cp.WorkerRegistered, "claimed, then registered"
+    assert kinds[-10:].count(cp.PortReleased) == 9
+    assert kinds[-10:].count(cp.WorkerDeregistered) == 1
+
+
+async def test_ports_without_a_worker_are_held_and_let_go(
+    shared_nats_server, monkeypatch
+):
+    monkeypatch.setenv("CP_HOST", HOST)
+    names = {"cp": cp}
+    exec(f"async def use(plane):\n{indent(examples()[1], '    ')}", names)  # noqa: S102 - the README's own
+    async with cp.connect(shared_nats_server.url, cell=unique("readme")) as plane:
+        await plane.init()
+        await names["use"](plane)
+        state = await plane.log.replay()
+    ports = state.ports.ports
+    assert len(ports) >= 8
+    assert {port.host for port in ports.values()} == {HOST}
+    assert {port.cause for port in ports.values()} == {"released"}
