@@ -13,6 +13,7 @@ from events import (
     ModelCard,
     ModelForgotten,
     PortClaimed,
+    PortOwner,
     PortReleased,
     Record,
     Role,
@@ -64,11 +65,13 @@ from .errors import (
 )
 from .eventlog import Appended, LogState
 from .namespaces import NamespaceFilter
-from .plane import LocalPlane, Plane, Projector, connect, local
+from .plane import Plane, connect
+from .ports.facade import PortHolding, Ports
 from .presence import RouterSeen, WaitResult
 from .router.client import RouterView
 from .runtime import StoppedError
 from .server import EmbeddedServer
+from .serving import LocalPlane, Projector, local
 from .settings import Settings
 from .worker import Notice, WorkerHandle, WorkerSpec
 
@@ -105,8 +108,11 @@ __all__ = [
     "PlaneState",
     "PortBlock",
     "PortClaimed",
+    "PortHolding",
+    "PortOwner",
     "PortRange",
     "PortReleased",
+    "Ports",
     "PortsExhaustedError",
     "Projector",
     "Record",

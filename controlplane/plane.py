@@ -7,31 +7,30 @@ import os
 import secrets
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from prometheus_client import CollectorRegistry
 
-from events import Cell, Namespace, Revision, check_cell
-from projections import PlaneState
+from events import Cell, Host, Namespace, Revision, check_cell
+from projections import PlaneState, Want
 
 from . import topology
 from .broker.jetstream import JetStreamBroker
 from .clock import SystemClock
 from .errors import SettingsError
 from .eventlog import EventLog
-from .http import HttpServer
 from .logs import get_logger
 from .playback import replay_log
+from .ports.claimer import Claimer
+from .ports.facade import Ports
 from .presence import RouterSeen, WaitResult, judge_wait, names_astray, routers
-from .projector.service import ProjectorService
 from .router.client import RouterView
 from .runtime import Lifetime
-from .server import EmbeddedServer
 from .settings import Settings
-from .telemetry import RouterMetrics, WorkerMetrics
+from .telemetry import PortMetrics, RouterMetrics, WorkerMetrics
 from .topology import Names
 from .urls import check_urls
 from .viewfeed import ViewFeed
@@ -39,7 +38,6 @@ from .worker import BeatThread, WorkerHandle, WorkerSpec
 
 _log = get_logger("plane")
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
-DEFAULT_HTTP: Final = ("127.0.0.1", 9780)
 WAIT_PAUSE_S: Final = 0.05
 
 
@@ -77,6 +75,8 @@ class Plane(Lifetime):
         self._creds, self._tls = creds, tls
         self._clock = SystemClock()
         self._worker_metrics = WorkerMetrics(self.registry)
+        self._port_metrics = PortMetrics(self.registry)
+        self._tasks: asyncio.TaskGroup | None = None
         self._router_metrics: RouterMetrics | None = None
         self._wire(servers)
 
@@ -92,6 +92,31 @@ class Plane(Lifetime):
             self.settings,
             self._worker_metrics,
         )
+        claimer = Claimer(
+            log=self.log,
+            broker=self.broker,
+            clock=self._clock,
+            settings=self.settings,
+            by=self.name,
+            pid=os.getpid(),
+            metrics=self._port_metrics,
+        )
+        self.ports = Ports(
+            claimer=claimer,
+            broker=self.broker,
+            beats=self._beats,
+            names=self.names,
+            cooldown_s=self.settings.port_cooldown_s,
+            environ=os.environ,
+            spawn=self._spawn,
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run ``work`` for as long as the plane does; before its start, not at all."""
+        if self._tasks is None:
+            work.close()
+        else:
+            self._tasks.create_task(work)
 
     @property
     def url(self) -> str:
@@ -108,13 +133,14 @@ class Plane(Lifetime):
         )
 
     async def _run(self, tasks: asyncio.TaskGroup) -> None:
-        del tasks
+        self._tasks = tasks
         stop_listening = self.broker.on_connection(self._connection_changed)
         try:
             await self.broker.start()
             self._ready.set()
             await asyncio.Event().wait()
         finally:
+            self._tasks = None
             stop_listening()
 
     def _connection_changed(self, connected: bool) -> None:  # noqa: FBT001
@@ -125,6 +151,7 @@ class Plane(Lifetime):
             _log.info("broker connected again", url=self.url)
 
     async def _close(self) -> None:
+        await self.ports.close()
         await self._beats.stop()
         await self.broker.stop()
         self._wire(self._servers)  # a connection that was stopped stays so
@@ -148,9 +175,18 @@ class Plane(Lifetime):
         )
 
     def worker(
-        self, spec: WorkerSpec, ports: Mapping[str, int] | None = None
+        self,
+        spec: WorkerSpec,
+        ports: Mapping[str, int | Want] | None = None,
+        *,
+        host: Host | None = None,
+        bind_check: bool = True,
     ) -> WorkerHandle:
-        """A worker, registered and beating between its start and stop."""
+        """A worker, registered and beating between its start and stop.
+
+        ``ports``: a block of so many for each name, on ``host`` (None: this one);
+        claimed before it registers, and `WorkerHandle.ports` afterwards.
+        """
         return WorkerHandle(
             spec,
             log=self.log,
@@ -161,6 +197,9 @@ class Plane(Lifetime):
             by=self.name,
             environ=os.environ,
             ports=ports,
+            claiming=self.ports.claimer,
+            host=host,
+            bind_check=bind_check,
             metrics=self._worker_metrics,
         )
 
@@ -269,110 +308,3 @@ def connect(
         creds=creds or os.environ.get("NATS_CREDS"),
         tls=tls,
     )
-
-
-class Projector(Lifetime):
-    """A projection service of a plane's cell, with its pages over HTTP.
-
-    ``http``: ``host:port``; None: 127.0.0.1:9780, or any free port if that is busy;
-    False: no pages. Starting raises `LogUnavailableError` without a broker.
-    """
-
-    def __init__(
-        self,
-        plane: Plane,
-        http: str | Literal[False] | None = None,
-        name: str | None = None,
-    ) -> None:
-        """Prepare; nothing runs yet."""
-        super().__init__()
-        self._plane = plane
-        self.name = name or f"projector-{secrets.token_hex(4)}"
-        self.service = ProjectorService(
-            broker=plane.broker,
-            log=plane.log,
-            feed=plane.feed,
-            settings=plane.settings,
-            clock=plane._clock,  # noqa: SLF001 - one room
-            name=self.name,
-        )
-        self._http = None if http is False else self._server(http)
-
-    def _server(self, http: str | None) -> HttpServer:
-        routes = self.service.routes()
-        if http is None:
-            host, port = DEFAULT_HTTP
-            return HttpServer(host, port, routes, fallback_any_port=True)
-        host, port = parse_listen(http)
-        return HttpServer(host, port, routes)
-
-    @property
-    def http_url(self) -> str | None:
-        """Where its pages are."""
-        return None if self._http is None else self._http.url
-
-    async def _run(self, tasks: asyncio.TaskGroup) -> None:
-        del tasks
-        if self._http is not None:
-            await self._http.start()
-        await self.service.start()
-        self._ready.set()
-        await self.service.join()
-
-    async def _close(self) -> None:
-        await self.service.stop()
-        if self._http is not None:
-            await self._http.stop()
-
-    async def run(self) -> None:
-        """Wait until it ends; by itself only with an error, which is raised."""
-        await self.join()
-
-
-class LocalPlane(Plane):
-    """A plane with an embedded nats-server and a projector of its own."""
-
-    def __init__(
-        self, store_dir: str | Path | None = None, settings: Settings | None = None
-    ) -> None:
-        """Prepare; ``store_dir`` keeps the log, without one it is temporary."""
-        self.server = EmbeddedServer(store_dir)
-        self.projector: Projector | None = None
-        super().__init__(
-            (DEFAULT_URL,),
-            cell="default",
-            name=f"local-{os.getpid()}",
-            settings=settings or Settings(),
-        )
-
-    async def _enter(self) -> None:
-        """Start server, cell and projector."""
-        await self.server.start()
-        self._wire((self.server.url,))
-        await super()._enter()
-        await self.init()
-        self.projector = await Projector(self, http=False).start()
-
-    async def _stop(self) -> None:
-        """Stop projector, connection and server."""
-        projector, self.projector = self.projector, None
-        if projector is not None:
-            await projector.stop()
-        await super()._stop()
-        await self.server.stop()
-
-
-def local(
-    store_dir: str | Path | None = None, *, settings: Settings | None = None
-) -> LocalPlane:
-    """A whole control plane in one object, for a laptop or a test; not started yet."""
-    return LocalPlane(store_dir, settings)
-
-
-def parse_listen(text: str) -> tuple[str, int]:
-    """Host and port of ``host:port``. Raises `SettingsError`."""
-    host, separator, digits = text.rpartition(":")
-    if not separator or not digits.isdecimal() or not host:
-        rule = "host:port, as 127.0.0.1:9780"
-        raise SettingsError(field="http", value=text, rule=rule)
-    return host.strip("[]"), int(digits)

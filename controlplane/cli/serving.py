@@ -11,8 +11,9 @@ from cyclopts import Parameter, validators
 
 from controlplane.errors import SettingsError
 from controlplane.logs import get_logger
-from controlplane.plane import Plane, Projector, connect, parse_listen
+from controlplane.plane import Plane, connect
 from controlplane.server import EmbeddedServer
+from controlplane.serving import Projector, parse_listen
 from events import check_cell
 
 from .exits import OK, from_arguments

@@ -6,7 +6,8 @@ import argparse
 import asyncio
 import sys
 
-from controlplane.plane import Projector, connect
+from controlplane.plane import connect
+from controlplane.serving import Projector
 
 from .process import announce, first_to_end, run_process
 

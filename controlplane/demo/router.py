@@ -20,8 +20,9 @@ import msgspec
 from controlplane.http import JSON, Handler, HttpServer, Query, QueryHandler, Response
 from controlplane.logs import get_logger
 from controlplane.namespaces import NamespaceFilter
-from controlplane.plane import Plane, connect, parse_listen
+from controlplane.plane import Plane, connect
 from controlplane.router.client import RouterView
+from controlplane.serving import parse_listen
 from controlplane.telemetry import metrics_route
 from projections import ModelNotFoundError, ModelUnavailableError, worker_document
 

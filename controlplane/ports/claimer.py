@@ -9,7 +9,7 @@ What it knows may be old, so nothing is called exhausted before a look at the le
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from random import Random, SystemRandom
 from typing import Final
@@ -234,7 +234,7 @@ class Claimer:
     ) -> Appended | None:
         expected = ask.watch.known.expected
         pending = [
-            claim
+            msgspec.structs.replace(claim, fresh=True)
             for block, want in zip(blocks, ask.wants, strict=True)
             for claim in self._drafts.claims(
                 block,
@@ -353,6 +353,12 @@ class Claimer:
     def _settled(self, blocks: Sequence[PortBlock]) -> None:
         for block in blocks:
             self.watch(block.host).contest(block)
+
+    def let_go_later(
+        self, blocks: Sequence[PortBlock], then: Callable[[], None]
+    ) -> None:
+        """As `let_go`, in the background, however long that takes; call ``then``."""
+        self._settling.let_go(blocks, then)
 
     async def close(self, within_s: float) -> None:
         """Settle what is in doubt, at most so long."""

@@ -15,7 +15,7 @@ Cause: TypeAlias = Literal["released", "expired", "unusable"]
 
 
 class Drafts:
-    """Makes events; every call makes new ones, which nobody has sent before."""
+    """Makes events; every call makes new ones."""
 
     def __init__(self, *, clock: Clock, by: str, pid: int | None) -> None:
         """Say them as ``by``, at what ``clock`` shows, from the process ``pid``."""
@@ -49,7 +49,6 @@ class Drafts:
                     pid=self._pid,
                 ),
                 revision,
-                fresh=True,
             )
             for port, revision in expected
         ]
@@ -73,4 +72,4 @@ class Drafts:
             claim_id=claim_id,
             cause=cause,
         )
-        return Pending(event, expected, fresh=True)
+        return Pending(event, expected)

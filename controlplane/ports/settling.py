@@ -8,9 +8,9 @@ bytes are repeated until the answer is definite, and what landed is released.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from controlplane.errors import AppendConflictError
 from controlplane.eventlog import Appended, EventLog, Pending
@@ -51,7 +51,20 @@ class Settling:
         under_way: asyncio.Future[Appended] | None = None,
     ) -> None:
         """Settle the claim ``pending`` on ``blocks``; ``under_way``: its append is."""
-        task = asyncio.create_task(self._settle(pending, blocks, under_way))
+        self._begin(self._settle(pending, blocks, under_way))
+
+    def let_go(self, blocks: Sequence[PortBlock], then: Callable[[], None]) -> None:
+        """Release ``blocks``, however long that takes, and call ``then``."""
+        self._begin(self._let_go_and(blocks, then))
+
+    async def _let_go_and(
+        self, blocks: Sequence[PortBlock], then: Callable[[], None]
+    ) -> None:
+        await self._let_go(blocks)
+        then()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
 
@@ -95,11 +108,11 @@ class Settling:
             try:
                 await self._release(blocks)
             except ControlPlaneError as error:
-                _log.warning("a claim in vain is not released yet", reason=str(error))
+                _log.warning("blocks are not released yet", reason=str(error))
                 pause_s = await self._rest(pause_s)
             else:
                 _log.info(
-                    "a claim in vain released",
+                    "blocks released late",
                     host=blocks[0].host,
                     ports=[block.start for block in blocks],
                 )

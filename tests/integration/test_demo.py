@@ -17,8 +17,9 @@ from controlplane.demo.picks import Unreachable, read_notes
 from controlplane.demo.process import Announcement
 from controlplane.demo.web import ask
 from controlplane.errors import SettingsError
-from controlplane.plane import connect, local
+from controlplane.plane import connect
 from controlplane.server import EmbeddedServer
+from controlplane.serving import local
 from projections import Fleet
 from tests.support.waiting import eventually
 
