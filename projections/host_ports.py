@@ -23,8 +23,9 @@ from .port import PortState, PortTable, decide_claim, decide_release, decide_unr
 class HostPorts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one host's ports; each port folds by itself.
 
-    A port's last record alone is enough to begin with, as long as only holders
-    release: then nothing reads as free that is not.
+    Fed with every record of the host's subjects, it is the host's part of the table.
+    The last record of each would not do: a release that is not the holder's changes
+    nothing, but whoever sees no more than it takes the port for free.
     """
 
     host: Host

@@ -162,13 +162,15 @@ def test_a_record_of_an_earlier_time_does_not_set_the_clock_back():
     assert early.recorded_at < START
 
 
-def test_the_last_record_of_each_port_is_enough_to_begin_with():
-    steps = [claimed("w1", 20000, 2), released(20000, 2), claimed("w2", 20001)]
-    last = {record.subject: record for record in given(*steps)}
-    known = EMPTY
-    for record in sorted(last.values(), key=lambda record: record.revision):
-        known = known.after(record)
-    assert dict(known.ports) == dict(known_after(*steps).ports)
+def test_a_release_that_is_not_the_holder_s_makes_nothing_free():
+    steps = [claimed("w1", 20000, 10), released(20000, 10, claim="another")]
+    known = known_after(*steps)
+    assert isinstance(chosen(known, want(1), cooldown_s=0), Lacking)
+    assert known.expected(20009) == 20
+    only_last = EMPTY
+    for record in given(*steps)[10:]:
+        only_last = only_last.after(record)
+    assert chosen(only_last, want(10), cooldown_s=0) == (20000,)  # why all are needed
 
 
 # ---- one block ---------------------------------------------------------------------
