@@ -59,6 +59,15 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
             and event.incarnation == self.beat.incarnation
         )
 
+    @property
+    def claimed_here(self) -> bool:
+        """Whether what it acknowledged to this life is a claim that the log holds."""
+        event = None if self.own is None else self.own.event
+        return (
+            isinstance(event, PortClaimed)
+            and event.owner.incarnation == self.beat.incarnation
+        )
+
     def has_news_for(self, folded: Revision) -> bool:
         """Whether the log says more of this worker than is folded."""
         if folded < self.beat.revision <= self.log_end:
@@ -140,7 +149,12 @@ class Caretaker:
             return self._inquire(worker, beat, now)
         if life.registered is not None:
             return self._tell_quarantined(fold, life, now)
-        return []
+        # It holds ports only. If it knows of a later record, that was a registration,
+        # which the log may have lost while the claims before it stayed.
+        known = [fold.ports.revisions.get(key) for key in life.ports]
+        if beat.log_id == self._log_id and beat.revision in known:
+            return []
+        return self._inquire(worker, beat, now)
 
     def _tell_unknown(
         self,
@@ -178,12 +192,16 @@ class Caretaker:
         """The answer to `Inquire`.
 
         A life registered above what is folded is not unknown, unless the log ends
-        below: then it lost that registration.
+        below: then it lost that registration. Nor is one that only claimed ports, and
+        knows of no more than that.
         """
         beat, last = inquiry.beat, inquiry.last
         worker = (inquiry.namespace, inquiry.worker_id)
         life = fold.lives.get((*worker, beat.incarnation))
-        if inquiry.log_id != self._log_id or (life is not None and not life.ended):
+        is_here = life is not None and (
+            life.registered is not None or inquiry.claimed_here
+        )
+        if inquiry.log_id != self._log_id or is_here:
             return []
         match last:
             case Record(event=WorkerExpired(incarnation=ended)) if (
@@ -197,7 +215,7 @@ class Caretaker:
             since = fold.lives[current.life_key].registered or 0
             notice = _superseded(beat.incarnation, current.incarnation, since)
             return [Tell(*worker, notice)]
-        if life is not None:  # the ports of an ended life: nothing is unknown
+        if life is not None and life.ended:  # its ports only: nothing is unknown
             return []
         reason = "the log holds no such life"
         notice = _notice(beat.incarnation, "unknown", reason, fold.revision)

@@ -179,6 +179,21 @@ def test_an_ended_life_with_ports_is_not_unknown():
     assert care.inquire(revision=1, last=care.story[2]) == []
 
 
+def test_a_life_that_holds_ports_only_is_asked_about_what_else_it_knows():
+    care = Care(claimed("w1", 20000, life=1), claimed("w2", 20001))
+    assert care.beat(revision=1) == []
+    assert isinstance(care.beat(revision=2)[0], Inquire)
+    assert isinstance(care.beat(revision=1, log_id="another", now=9.0)[0], Inquire)
+
+
+def test_a_life_whose_registration_was_lost_is_unknown_though_its_claims_stayed():
+    care = Care(claimed("w1", 20000, life=1), claimed("w2", 20001))
+    stranger = care.story[1]
+    assert care.inquire(revision=2, own=stranger) == ["unknown"]
+    assert care.inquire(revision=1, own=care.story[0]) == []
+    assert care.inquire(revision=9, own=None, log_end=9) == []
+
+
 def test_an_answer_of_another_log_is_not_used():
     assert Care().inquire(log_id="log-2") == []
 
