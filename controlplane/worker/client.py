@@ -197,6 +197,9 @@ class WorkerHandle(Lifetime, Speaking):
                 _log.warning("farewell not said", **self._who)
         self._silence()
         await super()._stop()
+        if self._core.ended and self._core.blocks:  # it was lost, with its ports
+            await self._performer.give_back(ReturnPorts(self._core.blocks))
+            self._core.blocks = ()
         self._settle()
         self._notices.close()
 

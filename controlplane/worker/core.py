@@ -35,8 +35,8 @@ or none: whoever expired has its ports back, or is not back. Another holder ends
 good (`LeaseLostError`); what merely rests is waited for.
 
 Who leaves gives the ports back, with the farewell or, unregistered, without one. Who
-is lost for good falls silent and leaves them to the lease: the engine may use them
-yet, and nobody here knows until when.
+is lost for good falls silent and keeps them until the caller leaves, or the lease ends
+it: the engine may use them yet.
 
 **Inputs and effects** are in `signals`.
 """
@@ -203,6 +203,7 @@ class WorkerCore:
             case PortsTaken():
                 effects = self._lost(answer.error)
             case PortsReturned():
+                self.blocks = ()
                 effects = self._end(self._last_error)
             case Failed():
                 effects = self._failed(answer.error)
@@ -222,6 +223,7 @@ class WorkerCore:
     def _appended(self, answer: Appended) -> tuple[Effect, ...]:
         sent, self._sent = self._sent, None
         if sent is None or isinstance(sent, WorkerDeregistered):
+            self.blocks = ()
             return self._end(None)
         revision = self.revision = answer.revision
         self.fingerprint = answer.fingerprint
@@ -383,7 +385,7 @@ class WorkerCore:
         return (life,) if differs else ()
 
     def _end(self, error: ControlPlaneError | None) -> tuple[Effect, ...]:
-        self.phase, self._open, self.blocks = Phase.ENDED, None, ()
+        self.phase, self._open = Phase.ENDED, None
         return (End(error),)
 
     # ---- small change ----------------------------------------------------------
