@@ -22,6 +22,10 @@ WELL_S = 80.0
 """So long after the last fault everything is well again."""
 
 
+SEEN_S = 1.0
+"""Who began less than that ago may have said so after whoever waits had looked."""
+
+
 class SimPlane(Plane):
     """The product's plane over a connection of the simulation."""
 
@@ -95,7 +99,9 @@ class Waits:
             if steady and view.revision < end:
                 what = f"wait {end} was told yes; {host.name} is at {view.revision}"
                 raise Violation("wait", what)
-            if host.alive and world.watch.is_present(host.name, host.started_at):
+            told = world.watch.is_present(host.name, host.started_at)
+            begun_s = world.loop.time() - host.started_at
+            if host.alive and told and begun_s > SEEN_S:
                 self._check_place(host.name, end)
 
     def _check_place(self, name: str, end: int) -> None:
