@@ -96,7 +96,7 @@ class Waits:
         for host in world.of(RouterHost):
             view = host.view
             steady = host.quiet_for_s > present_s and view is not None
-            if steady and view.revision < end:
+            if steady and not view._over and view.revision < end:
                 what = f"wait {end} was told yes; {host.name} is at {view.revision}"
                 raise Violation("wait", what)
             told = world.watch.is_present(host.name, host.started_at)
