@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, assert_never
 
 import msgspec
 
@@ -220,6 +220,8 @@ def _stretch(run: list[PortState], moment: Moment) -> Stretch:
             )
         case Unreadable():
             return Stretch(**place, state="unreadable")
+        case _:
+            assert_never(head)
 
 
 # ---- hosts ---------------------------------------------------------------------
