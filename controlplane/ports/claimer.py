@@ -44,6 +44,7 @@ from .host import host_name, is_this_host
 from .keeping import Keeper
 from .settling import Settling
 from .sockets import BusyPort, hold, warn_of_ephemeral_ports
+from .together import Together
 from .watching import HostWatch, Watches
 
 CONTESTED_MAX: Final = 64
@@ -108,6 +109,7 @@ class Claimer:
         self._warned: Final[dict[tuple[int, int], None]] = {}
         self._noted: Final[dict[tuple[Host, int], None]] = {}
         self._own_host: Host | None = None
+        self._together: Final = Together(self._sent)
         self._settling: Final = Settling(log, self.let_go, self._settled, self._chance)
 
     # ---- claiming --------------------------------------------------------------
@@ -244,7 +246,7 @@ class Claimer:
                 reason=want.name,
             )
         ]
-        appending = asyncio.ensure_future(self._sent(pending))
+        appending = self._together.append(pending)
         try:
             return await asyncio.shield(appending)
         except AppendConflictError:
