@@ -18,12 +18,16 @@ from typing import Final, TypeAlias
 import msgspec
 
 from controlplane.broker import Broker
-from controlplane.errors import LogUnavailableError
+from controlplane.errors import LogUnavailableError, StreamMissingError
 from controlplane.eventlog import EventLog, LogState
 from controlplane.settings import Settings
 from events import Host, Record, Revision, encode_token
 from projections import Held, HostPorts, PortBlock
 
+ATTEMPT_S: Final = 2.0
+"""So long a look may take without an answer before it is begun again…"""
+AGAIN_S: Final = 0.1
+"""…after so long."""
 LAG_S: Final = 0.01
 """A replica that lags behind the leader is asked again after so long."""
 
@@ -81,6 +85,7 @@ class HostWatch:
         self.shunned: Final[dict[int, Shunned]] = {}
         self._position: Revision = 0
         self._fingerprint = ""
+        self._anew = False
         self._turn: Final = asyncio.Lock()
         self._looks = 0
         self._seen = 0
@@ -106,15 +111,46 @@ class HostWatch:
                 return
             self._looks += 1
             number, self.contested = self._looks, 0
-            await self._read(anew=anew)
+            self._anew = self._anew or anew
+            await self._read_patiently()
             self._seen = number
             self._forget_shunned(number)
 
-    async def _read(self, *, anew: bool) -> None:
+    async def _read_patiently(self) -> None:
+        """Read, again and again while the broker is lost or silent, but not for ever.
+
+        An answer may never come: a replica may be gone with what was asked of it.
+        """
+        loop, patience_s = asyncio.get_running_loop(), self._settings.connect_timeout_s
+        deadline = loop.time() + patience_s
+        while True:
+            before, attempt_s = self._position, min(ATTEMPT_S, patience_s)
+            if not self._broker.connected:
+                attempt_s += patience_s  # so long it waits for a connection
+            try:
+                async with asyncio.timeout(attempt_s):
+                    await self._read()
+            except StreamMissingError:
+                raise
+            except (LogUnavailableError, TimeoutError) as error:
+                if self._position != before:
+                    deadline = loop.time() + patience_s
+                if loop.time() >= deadline:
+                    raise self._unavailable(error) from error
+            else:
+                return
+            await asyncio.sleep(AGAIN_S)
+
+    def _unavailable(self, error: Exception) -> LogUnavailableError:
+        doing = f"reading the ports of {self.host}"
+        reason = getattr(error, "reason", "no answer in time")
+        return LogUnavailableError(url=self._broker.url, doing=doing, reason=reason)
+
+    async def _read(self) -> None:
         state, head, own = await asyncio.gather(
             self._log.state(), self._log.last(self._subject), self._own_last()
         )
-        if anew or self._is_replaced(state, head, own):
+        if self._anew or self._is_replaced(state, head, own):
             self._begin_anew()
         if head is not None:
             await self._read_up_to(head.revision)
@@ -136,6 +172,7 @@ class HostWatch:
 
     def _begin_anew(self) -> None:
         self.known, self._position = HostPorts(host=self.host), 0
+        self._anew = False
         for port, why in list(self.shunned.items()):
             if isinstance(why, Landed):
                 del self.shunned[port]  # if it still stands it will be read
@@ -145,19 +182,10 @@ class HostWatch:
 
         A replica may lag behind it: what it gives is a beginning all the same.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._settings.connect_timeout_s
         while self._position < end:
             await self._read_some(end)
-            if self._position >= end:
-                return
-            if loop.time() >= deadline:
-                raise LogUnavailableError(
-                    url=self._broker.url,
-                    doing=f"reading the ports of {self.host}",
-                    reason=f"revision {end} is not to be read",
-                )
-            await asyncio.sleep(LAG_S)
+            if self._position < end:
+                await asyncio.sleep(LAG_S)
 
     async def _read_some(self, end: Revision) -> None:
         names, known, record = self._log.names, self.known, None

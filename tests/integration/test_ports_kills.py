@@ -1,6 +1,6 @@
 """Claimants are killed at any moment: what they held is free after a lease and a rest.
 
-A hundred here; ``PORT_KILLS=200`` and more by hand.
+Two hundred times; ``PORT_KILLS=2000`` by hand.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.port_victims import HOST, LEASE_TTL_S, SETTINGS, WITHIN
 from tests.support.servers import unique
 from tests.support.waiting import eventually
 
-KILLS = int(os.environ.get("PORT_KILLS", "100"))
+KILLS = int(os.environ.get("PORT_KILLS", "200"))
 AT_ONCE = 8
 LATE_S = 2.0
 """The promise: a dead life is over that long after its lease."""
