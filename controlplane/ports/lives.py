@@ -31,17 +31,12 @@ class Life:
         """It holds nothing yet."""
         self.owner, self.lease_ttl_s = owner, lease_ttl_s
         self.blocks: Final[dict[str, PortBlock]] = {}
-        self.expected = 0
-        """Ports that are being claimed for it."""
+        self.count = 0
+        """Its ports, those that are being claimed for it too."""
         self.open = True
         """Whether it may get more ports."""
         self.beat: Beat | None = None
         self.renewal: asyncio.TimerHandle | None = None
-
-    @property
-    def count(self) -> int:
-        """Its ports, those that are being claimed too."""
-        return self.expected + sum(block.size for block in self.blocks.values())
 
 
 class Lives:
@@ -73,19 +68,18 @@ class Lives:
             )
             life = Life(owner, lease_ttl_s)
             self._lives.append(life)
-        life.expected += ports
+        life.count += ports
         return life
 
     def missed(self, life: Life, ports: int) -> None:
         """Nothing came of the claim."""
-        life.expected -= ports
+        life.count -= ports
         self._end_if_empty(life)
 
     def granted(
         self, life: Life, block: PortBlock, revision: Revision, log_id: str
     ) -> None:
         """The claim stands, its last record at ``revision``."""
-        life.expected -= block.size
         life.blocks[block.claim_id] = block
         first = life.beat is None
         life.beat = Beat(
@@ -108,11 +102,12 @@ class Lives:
         """The claim ended; of another's nothing is known here."""
         for life in self._lives:
             if life.blocks.pop(block.claim_id, None) is not None:
+                life.count -= block.size
                 self._end_if_empty(life)
                 return
 
     def _end_if_empty(self, life: Life) -> None:
-        if life.blocks or life.expected or life not in self._lives:
+        if life.count or life not in self._lives:
             return
         self._lives.remove(life)
         self._silence(life)
