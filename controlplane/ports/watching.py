@@ -150,8 +150,10 @@ class HostWatch:
         state, head, own = await asyncio.gather(
             self._log.state(), self._log.last(self._subject), self._own_last()
         )
-        if self._anew or self._is_replaced(state, head, own):
-            self._begin_anew()
+        if self._is_replaced(state, head, own):
+            self._begin_anew(is_another=bool(self.log_id))
+        elif self._anew:
+            self._begin_anew(is_another=False)
         if head is not None:
             await self._read_up_to(head.revision)
         self.log_id, self.now = state.log_id, state.now
@@ -170,12 +172,12 @@ class HostWatch:
             or (own is not None and own.fingerprint != self._fingerprint)
         )
 
-    def _begin_anew(self) -> None:
+    def _begin_anew(self, *, is_another: bool) -> None:
         self.known, self._position = HostPorts(host=self.host), 0
         self._anew = False
         for port, why in list(self.shunned.items()):
-            if isinstance(why, Landed):
-                del self.shunned[port]  # if it still stands it will be read
+            if is_another and isinstance(why, Landed):
+                del self.shunned[port]  # if it stands there, too, it will be read
 
     async def _read_up_to(self, end: Revision) -> None:
         """Fold on to ``end``, which the leader says is there.
@@ -209,7 +211,7 @@ class HostWatch:
             match why:
                 case Contested(begun) if begun < look:
                     del self.shunned[port]
-                case Landed(revision) if self.known.expected(port) >= revision:
+                case Landed(revision) if revision <= self._position:
                     del self.shunned[port]
 
     # ---- what this process does ------------------------------------------------

@@ -1,0 +1,177 @@
+"""What is known of a host's ports, and how it is found out."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+import controlplane as cp
+from controlplane import topology
+from controlplane.broker.memory import MemoryBroker, MemoryServer
+from controlplane.eventlog import EventLog, Pending
+from controlplane.identifiers import new_uuid7
+from controlplane.ports.watching import Contested, HostWatch
+from projections import PortBlock, Resting
+from tests.support.fleet_builder import claimed, given, released
+
+HOST = "10.0.0.9"
+SETTINGS = cp.Settings(connect_timeout_s=0.3)
+
+
+class Cell:
+    """A log in memory, and what is known of a host there."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self.server = server
+        self.broker = MemoryBroker(server, connect_timeout_s=0.3)
+        self.log = EventLog(self.broker, "default", SETTINGS)
+        self.watch = HostWatch(self.log, self.broker, SETTINGS, HOST)
+
+    async def say(self, *steps) -> int:
+        """Append a story; the last revision."""
+        for record in given(*steps):
+            event = msgspec.structs.replace(record.event, event_id=new_uuid7())
+            last = (await self.log.append_all([Pending(event)])).revision
+        return last
+
+
+@pytest.fixture
+async def cell():
+    made = Cell(MemoryServer())
+    await made.broker.start()
+    await topology.init(made.broker, "default", SETTINGS)
+    yield made
+    await made.broker.stop()
+
+
+def claim(port: int, claim_id: str, host: str = HOST):
+    return claimed("w1", port, host=host, claim=claim_id)
+
+
+def release(port: int, claim_id: str, host: str = HOST):
+    return released(port, host=host, claim=claim_id)
+
+
+async def test_a_look_knows_what_was_appended_before_it(cell):
+    await cell.say(claim(20000, "a"), claim(20001, "b"), claim(20001, "x", "other"))
+    await cell.watch.look()
+    assert sorted(cell.watch.known.ports) == [20000, 20001]
+    await cell.say(release(20000, "a"))
+    await cell.watch.look()
+    assert isinstance(cell.watch.known.ports[20000], Resting)
+    assert cell.watch.now is not None
+
+
+async def test_those_who_ask_together_share_a_look_that_began_after_they_asked(cell):
+    await cell.say(claim(20000, "a"))
+    looking = [asyncio.create_task(cell.watch.look()) for _ in range(9)]
+    await asyncio.gather(*looking)
+    assert cell.watch._looks <= 2
+
+
+async def test_a_release_that_is_not_its_holder_s_changes_nothing(cell):
+    await cell.say(claim(20000, "a"), release(20000, "stray"))
+    await cell.watch.look()
+    assert cell.watch.standing(20000, "a") == 2
+    assert cell.watch.known.expected(20000) == 2
+
+
+async def test_another_log_is_another_table(cell):
+    await cell.say(claim(20000, "a"), claim(20001, "b"))
+    await cell.watch.look()
+    await cell.broker.delete_stream(cell.log.names.log_stream)
+    await topology.init(cell.broker, "default", SETTINGS)
+    await cell.watch.look()
+    assert not cell.watch.known.ports
+    await cell.say(claim(20002, "c"), claim(20003, "d"), claim(20004, "e"))
+    await cell.watch.look()
+    assert sorted(cell.watch.known.ports) == [20002, 20003, 20004]
+
+
+async def test_a_log_without_what_was_read_is_read_anew(cell):
+    await cell.say(claim(20000, "a"), claim(20001, "b"))
+    await cell.watch.look()
+    names = cell.log.names
+    subject = names.absolute("log.port.10%2E0%2E0%2E9.20001")
+    await cell.broker.purge_stream(names.log_stream, subject=subject)
+    await cell.watch.look()
+    assert sorted(cell.watch.known.ports) == [20000]
+
+
+async def test_what_is_asked_anew_forgets_a_purged_port(cell):
+    await cell.say(claim(20000, "a"), claim(20001, "b"))
+    await cell.watch.look()
+    names = cell.log.names
+    subject = names.absolute("log.port.10%2E0%2E0%2E9.20000")
+    await cell.broker.purge_stream(names.log_stream, subject=subject)
+    await cell.watch.look()
+    assert sorted(cell.watch.known.ports) == [20000, 20001]
+    await cell.watch.look(anew=True)
+    assert sorted(cell.watch.known.ports) == [20001]
+
+
+async def test_without_a_broker_a_look_says_so_in_time(cell):
+    cell.server.disconnect(cell.broker)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(cp.LogUnavailableError):
+        await cell.watch.look()
+    assert asyncio.get_running_loop().time() - began < 5
+
+
+async def test_without_a_cell_a_look_says_so_at_once(cell):
+    await cell.broker.delete_stream(cell.log.names.log_stream)
+    with pytest.raises(cp.LogUnavailableError):
+        await cell.watch.look()
+
+
+async def test_a_look_goes_on_when_the_broker_is_back(cell):
+    await cell.say(claim(20000, "a"))
+    cell.server.disconnect(cell.broker)
+    looking = asyncio.create_task(cell.watch.look())
+    await asyncio.sleep(0)
+    cell.server.reconnect(cell.broker)
+    await looking
+    assert sorted(cell.watch.known.ports) == [20000]
+
+
+# ---- what this process does ----------------------------------------------------------
+async def test_a_reservation_ends_unless_more_is_said_of_its_ports(cell):
+    watch = cell.watch
+    block = PortBlock(HOST, 20001, 1, "mine")
+    with watch.reserving([20000, 20001, 20002]):
+        assert sorted(watch.shunned) == [20000, 20001, 20002]
+        watch.landed(block, 7)
+        watch.doubt([20002])
+    assert sorted(watch.shunned) == [20001, 20002]
+    assert watch.standing(20001, "mine") == 7
+    assert watch.standing(20001, "other") is None
+
+
+async def test_a_landed_claim_is_shunned_until_it_is_read_back(cell):
+    last = await cell.say(claim(20000, "mine"))
+    cell.watch.landed(PortBlock(HOST, 20000, 1, "mine"), last)
+    cell.watch.landed(PortBlock(HOST, 20001, 1, "later"), last + 1)
+    await cell.watch.look()
+    assert sorted(cell.watch.shunned) == [20001]
+    assert cell.watch.standing(20000, "mine") == last
+
+
+async def test_a_contested_port_waits_for_a_look_that_began_later(cell):
+    watch = cell.watch
+    await watch.look()
+    watch.contest([20000])
+    assert (watch.contested, watch.shunned[20000]) == (1, Contested(1))
+    await watch.look()
+    assert not watch.shunned
+    assert not watch.contested
+
+
+async def test_a_busy_port_is_forgiven_by_time(cell):
+    watch = cell.watch
+    watch.busy(20000, 10.0)
+    watch.busy(20001, 20.0)
+    await watch.look()
+    watch.try_busy(15.0)
+    assert sorted(watch.shunned) == [20001]
