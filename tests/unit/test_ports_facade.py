@@ -1,0 +1,227 @@
+"""What `plane.ports` makes of a user's wishes, over a broker in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+import controlplane as cp
+from controlplane import topology
+from controlplane.beats import WireNotice, encode_signal
+from controlplane.broker.memory import MemoryBroker, MemoryServer
+from controlplane.clock import SystemClock
+from controlplane.eventlog import EventLog
+from controlplane.identifiers import new_uuid7
+from controlplane.ports.claimer import Claimer
+from controlplane.ports.facade import Ports
+from events import PortOwner
+from projections import PORTS_MAX
+from tests.support.lossy import LossyBroker
+from tests.support.port_log import check_ports, port_records
+from tests.support.waiting import eventually
+
+HOST = "10.0.0.9"
+SMALL = cp.PortRange(20000, 20399)
+WIDE = cp.PortRange(20000, 29999)
+SETTINGS = cp.Settings(port_cooldown_s=0, append_timeout_s=0.05)
+FAR = {"host": HOST, "bind_check": False}
+
+
+class KeptBeats:
+    """Remembers who beats; sends nothing."""
+
+    def __init__(self) -> None:
+        self.kept: dict = {}
+
+    def keep(self, key, subject, beat, ttl_s) -> None:
+        self.kept[key] = (subject, beat, ttl_s)
+
+    def change(self, key, beat) -> None:
+        subject, _, ttl_s = self.kept[key]
+        self.kept[key] = (subject, beat, ttl_s)
+
+    def drop(self, key) -> None:
+        self.kept.pop(key, None)
+
+
+class Facade:
+    """`Ports` and all that it stands on."""
+
+    def __init__(self, tasks: asyncio.TaskGroup, environ: dict[str, str]) -> None:
+        self.broker = LossyBroker(MemoryBroker(MemoryServer(), connect_timeout_s=1.0))
+        self.log = EventLog(self.broker, "default", SETTINGS)
+        self.beats = KeptBeats()
+        claimer = Claimer(
+            log=self.log,
+            broker=self.broker,
+            clock=SystemClock(),
+            settings=SETTINGS,
+            by="test",
+            chance=Random(1),
+        )
+        self.ports = Ports(
+            claimer=claimer,
+            broker=self.broker,
+            beats=self.beats,
+            names=self.log.names,
+            cooldown_s=SETTINGS.port_cooldown_s,
+            environ=environ,
+            spawn=tasks.create_task,
+        )
+
+    async def held(self) -> dict[int, str]:
+        return check_ports(await port_records(self.log)).get(HOST, {})
+
+    async def owner_of(self, block: cp.PortBlock) -> PortOwner:
+        owner = (await self.ports.table(HOST))[block.start].owner
+        assert owner is not None
+        return owner
+
+
+@pytest.fixture
+async def facade():
+    async with asyncio.TaskGroup() as tasks:
+        made = Facade(tasks, {"CP_NAMESPACE": "prod"})
+        await made.broker.start()
+        await topology.init(made.broker, "default", SETTINGS)
+        yield made
+        await made.ports.close()
+        await made.broker.stop()
+        for task in list(tasks._tasks):
+            task.cancel()
+
+
+async def test_a_claim_beats_until_it_is_released(facade):
+    block = await facade.ports.claim(8, SMALL, "nixl", lease_ttl_s=20.0, **FAR)
+    owner = await facade.owner_of(block)
+    ((subject, beat, ttl_s),) = facade.beats.kept.values()
+    assert subject == facade.log.names.beat("prod", owner.worker_id)
+    assert (beat.incarnation, ttl_s) == (owner.incarnation, 20.0)
+    assert beat.revision == (await facade.log.state()).last_revision
+    assert beat.log_id == (await facade.log.state()).log_id
+    await facade.ports.release(block)
+    assert not facade.beats.kept
+    assert not await facade.held()
+
+
+async def test_claims_of_equal_leases_share_a_life_and_others_do_not(facade):
+    one, two = [await facade.ports.claim(1, SMALL, **FAR) for _ in range(2)]
+    other = await facade.ports.claim(1, SMALL, lease_ttl_s=60.0, **FAR)
+    assert await facade.owner_of(one) == await facade.owner_of(two)
+    assert await facade.owner_of(one) != await facade.owner_of(other)
+    assert len(facade.beats.kept) == 2
+    await facade.ports.release(one)
+    assert len(facade.beats.kept) == 2
+    await facade.ports.release(two)
+    assert len(facade.beats.kept) == 1
+
+
+async def test_a_life_that_held_nothing_any_more_does_not_come_back(facade):
+    one = await facade.ports.claim(1, SMALL, **FAR)
+    first = await facade.owner_of(one)
+    await facade.ports.release(one)
+    second = await facade.owner_of(await facade.ports.claim(1, SMALL, **FAR))
+    assert first.incarnation != second.incarnation
+
+
+async def test_a_full_life_is_followed_by_another(facade):
+    one = await facade.ports.claim(PORTS_MAX, WIDE, **FAR)
+    two = await facade.ports.claim(8, WIDE, **FAR)
+    assert await facade.owner_of(one) != await facade.owner_of(two)
+
+
+async def test_a_claim_for_an_owner_does_not_beat_here(facade):
+    me = PortOwner(namespace="prod", worker_id="w1", incarnation=new_uuid7())
+    block = await facade.ports.claim(8, SMALL, owner=me, **FAR)
+    assert await facade.owner_of(block) == me
+    assert not facade.beats.kept
+    await facade.ports.close()
+    assert len(await facade.held()) == 8
+
+
+async def test_a_refused_claim_leaves_no_life(facade):
+    with pytest.raises(cp.InvalidIdentityError):
+        await facade.ports.claim(0, SMALL, **FAR)
+    with pytest.raises(cp.InvalidIdentityError):
+        await facade.ports.claim(8, SMALL, lease_ttl_s=1.0, **FAR)
+    for _ in range(50):
+        await facade.ports.claim(8, SMALL, **FAR)
+    with pytest.raises(cp.PortsExhaustedError) as refused:
+        await facade.ports.claim(8, SMALL, **FAR)
+    assert (refused.value.wanted, refused.value.within) == (8, SMALL)
+    assert len(facade.beats.kept) == 1
+    for block in facade.ports._lives.blocks:
+        await facade.ports.release(block)
+    assert not facade.beats.kept
+
+
+async def test_leaving_releases_everything_in_batches_that_fit(facade):
+    for _ in range(3):
+        await facade.ports.claim(400, WIDE, **FAR)
+    await facade.ports.close()
+    assert not await facade.held()
+    assert not facade.beats.kept
+    with pytest.raises(cp.StoppedError):
+        await facade.ports.claim(1, WIDE, **FAR)
+
+
+async def test_a_claim_under_way_when_the_plane_is_left_is_released(facade):
+    claiming = asyncio.create_task(facade.ports.claim(8, SMALL, **FAR))
+    await asyncio.sleep(0)
+    await facade.ports.close()
+    with pytest.raises(cp.StoppedError):
+        await claiming
+    assert not await facade.held()
+
+
+async def test_a_cancelled_release_goes_on(facade):
+    block = await facade.ports.claim(8, SMALL, **FAR)
+    facade.broker.lose_sends = 3
+    releasing = asyncio.create_task(facade.ports.release(block))
+    await eventually(lambda: facade.broker.lose_sends < 3)
+    releasing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await releasing
+    await eventually(lambda: not facade.beats.kept, 5)
+    assert not await facade.held()
+
+
+async def test_a_context_whose_release_gets_no_answer_releases_later(facade):
+    async with facade.ports.hold(8, SMALL, **FAR) as block:
+        facade.broker.lose_sends = 3
+    assert sorted(await facade.held()) == list(block)
+    await eventually(lambda: not facade.beats.kept, 5)
+    assert not await facade.held()
+
+
+async def test_a_life_that_is_told_that_it_expired_gets_no_more_ports(facade):
+    block = await facade.ports.claim(1, SMALL, **FAR)
+    owner = await facade.owner_of(block)
+    notice = WireNotice(
+        incarnation=owner.incarnation, kind="expired", reason="silent", revision=1
+    )
+    subject = facade.log.names.notice("prod", owner.worker_id)
+    await facade.broker.publish(subject, encode_signal(notice))
+    await facade.broker.publish(subject, b"no notice")
+    (life,) = facade.ports._lives._lives
+    await eventually(lambda: not life.open)
+    other = await facade.ports.claim(1, SMALL, **FAR)
+    assert (await facade.owner_of(other)).incarnation != owner.incarnation
+
+
+async def test_the_table_shows_what_is_not_free(facade):
+    block = await facade.ports.claim(2, SMALL, "kv", **FAR)
+    table = await facade.ports.table(HOST)
+    assert list(table) == list(block)
+    row = table[block.start]
+    assert (row.port, row.claim_id, row.reason) == (block.start, block.claim_id, "kv")
+    assert row.state == "held"
+    await facade.ports.release(block)
+    assert await facade.ports.table(HOST) == {}
+
+
+async def test_what_is_no_block_is_refused(facade):
+    with pytest.raises(cp.SettingsError):
+        await facade.ports.release(20000)
