@@ -35,6 +35,8 @@ class Beating:
     def __init__(self, world: World) -> None:
         self._world = world
         self._arrivals: defaultdict[str, list[float]] = defaultdict(list)
+        self._appended: dict[str, float] = {}
+        """When a life registered or claimed again: it may have been forgotten before."""
         self._ttl: dict[str, float] = {}
         self._began: dict[str, float] = {}
         """When the append of an event began."""
@@ -64,7 +66,11 @@ class Beating:
 
     def _begin(self, incarnation: str, ttl_s: float) -> None:
         self._ttl[incarnation] = max(self._ttl.get(incarnation, 0.0), ttl_s)
-        self.arrived(incarnation)
+        if incarnation in self._arrivals:
+            # It was watched already: only beats keep a lease.
+            self._appended[incarnation] = self._world.loop.time()
+        else:
+            self.arrived(incarnation)
 
     def log_changed(self) -> None:
         """The log lost its end, or is another."""
@@ -87,7 +93,8 @@ class Beating:
             if not times:
                 continue
             missed_s = self._unwatched_s - self._unwatched_at[incarnation]
-            silent_s = now - max(times[-1], since) - missed_s
+            seen = max(times[-1], self._appended.get(incarnation, 0.0))
+            silent_s = now - max(seen, since) - missed_s
             if silent_s > 2 * self._ttl[incarnation] + HELD_S:
                 what = f"{life} has been silent for {silent_s:.0f} s, and is in"
                 raise Violation("overdue", what)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .claimants import ClaimantHost
 from .hosts import ProjectorHost, RouterHost
 from .outcome import Violation
-from .workers import ClaimantHost, WorkerHost
+from .workers import WorkerHost
 
 if TYPE_CHECKING:
     from .watching import Watch
@@ -103,17 +104,34 @@ class Ending:
                 raise Violation("living", f"{key} lives, and is not in")
 
     def _ports(self) -> None:
-        """Nobody who is gone holds a port."""
-        dumb = self._watch.histories.dumb
-        claiming = {host.name for host in self._world.of(ClaimantHost) if host.running}
-        for key, port in sorted(dumb.ports.items()):
-            if port["type"] == "held" and port["owner"]["worker_id"] not in claiming:
+        """Nobody who is gone holds a port, and who lives holds all of his."""
+        hosts = [*self._world.of(WorkerHost), *self._world.of(ClaimantHost)]
+        living = dict(host.claims for host in hosts if host.claims is not None)
+        ports = self._watch.histories.dumb.ports
+        for key, port in sorted(ports.items()):
+            if port["type"] == "held" and port["owner"].incarnation not in living:
                 raise Violation("ports", f"{key} is held by the dead: {port}")
+        for life, blocks in living.items():
+            for block in blocks:
+                for number in block:
+                    port = ports.get((block.host, number))
+                    if not _is_held(port, life, block.claim_id):
+                        what = f"{life} has {block}, but {number} is {port}"
+                        raise Violation("ports", what)
 
     def _waits(self) -> None:
         for process, who, what, since in self._world.waits.values():
             if process.state.value == "running":
                 raise Violation("liveness", f"{who} waits since {since:.1f}: {what}")
+
+
+def _is_held(port: dict[str, Any] | None, life: str, claim_id: str) -> bool:
+    """Whether that life holds the port by that claim."""
+    return (
+        port is not None
+        and port["type"] == "held"
+        and (port["owner"].incarnation, port["claim_id"]) == (life, claim_id)
+    )
 
 
 def _incarnation(host: WorkerHost) -> str:

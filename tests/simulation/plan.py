@@ -38,6 +38,10 @@ class Enter(_Step, frozen=True, kw_only=True, tag="enter"):
     """Which model card: others have another checksum."""
     status: str = "ready"
     lease_ttl_s: float = 10.0
+    ports: int = 0
+    """So many consecutive ports it wants…"""
+    host: str = "10.0.0.1"
+    """…of this host."""
     label_bytes: int = 0
     """How large its labels are together: what it says of itself is that much longer."""
 
@@ -67,7 +71,10 @@ class Operate(_Step, frozen=True, kw_only=True, tag="operate"):
 
 
 class Claim(_Step, frozen=True, kw_only=True, tag="claim"):
-    """A claimant process claims a block of ports, registers, beats, releases."""
+    """A claimant process claims a block of ports, registers, beats, releases.
+
+    There is just one place for the block; for a lone port there are two.
+    """
 
     process: str
     host: str

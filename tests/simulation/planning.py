@@ -47,6 +47,7 @@ MODELS = ("llama", "qwen")
 PROJECTORS = ("p1", "p2")
 ROUTERS = ("r1", "r2", "r3")
 CORE = PROJECTORS + ROUTERS
+HOSTS = ("10.0.0.1", "10.0.0.2")
 HOUR_S = 3600.0
 DEAF_S = 0.3
 VERBS = ("starting", "ready", "draining", "update", "load", "unload", "leave")
@@ -132,6 +133,8 @@ class Planner:
             card=rng.choices((1, 2), (5, 1))[0],
             status=rng.choices(("ready", "starting"), (4, 1))[0],
             lease_ttl_s=rng.choice(self._ttls),
+            ports=rng.choices((0, 1, 2, 4), (12, 2, 2, 4))[0],
+            host=rng.choice(HOSTS),
         )
 
     def claims(self) -> list[Step]:
@@ -141,7 +144,7 @@ class Planner:
             Claim(
                 at_s=rng.uniform(5, self.faults_end_s - 60),
                 process=f"c{rng.randrange(1, 5)}",
-                host=rng.choice(("10.0.0.1", "10.0.0.2")),
+                host=rng.choice(HOSTS),
                 port=20000 + rng.randrange(6),
                 size=rng.choice((1, 2, 4)),
                 hold_s=rng.uniform(1, 60),

@@ -1,7 +1,8 @@
 """What clients of the log are told of their appends, held to what the log does.
 
-- refused: what was certainly not stored is not stored, nor ever will be; a claim that
-  stands no longer is refused though it was stored, so claims are left out.
+- refused: what was certainly not stored is not stored, nor ever will be; claims that
+  stand no longer are refused though they were stored, with all that was said in the
+  same breath, so they are left out.
 - granted: a claim that is acknowledged had not been released when it was last asked
   for.
 
@@ -33,8 +34,8 @@ class Promises:
         """What was refused for good, and how."""
         self._doubted: set[str] = set()
         """What may have been stored by an attempt whose outcome nobody knows."""
-        self._released: dict[str, float] = {}
-        """When a claim's ports were let go."""
+        self._released: dict[tuple[str, str, int], float] = {}
+        """When a claim let a port go that it did not claim again since."""
         self._asked: dict[str, float] = {}
         """When a claim was last asked for."""
 
@@ -56,11 +57,12 @@ class Promises:
         if isinstance(error, AppendOutcomeUnknownError):
             self._doubted.update(item.event.event_id for item in pending)
             return
+        claims = any(isinstance(item.event, PortClaimed) for item in pending)
         for item in pending:
             event_id = item.event.event_id
             if event_id in self._doubted and isinstance(error, LogUnavailableError):
                 continue  # that is said of this attempt alone
-            if not isinstance(item.event, PortClaimed):
+            if not claims:
                 self._refused[event_id] = f"{who} was told {type(error).__name__}"
                 self._look(event_id)
 
@@ -69,7 +71,7 @@ class Promises:
         for item in pending:
             if not isinstance(item.event, PortClaimed):
                 continue
-            released_at = self._released.get(item.event.claim_id)
+            released_at = self._released.get(_claimed_port(item.event))
             asked_at = self._asked.get(item.event.event_id)
             if None not in (released_at, asked_at) and released_at < asked_at:
                 what = f"{who} has port {item.event.port}, which was released before"
@@ -80,7 +82,10 @@ class Promises:
         event = record.event
         self._stored.add(event.event_id)
         if isinstance(event, PortReleased):
-            self._released.setdefault(event.claim_id, self._world.loop.time())
+            now = self._world.loop.time()
+            self._released.setdefault(_claimed_port(event), now)
+        elif isinstance(event, PortClaimed):
+            self._released.pop(_claimed_port(event), None)
         self._look(event.event_id)
 
     def forget(self) -> None:
@@ -94,3 +99,7 @@ class Promises:
         said = self._refused.get(event_id)
         if said is not None and event_id in self._stored:
             raise Violation("refused", f"{said} for {event_id}, and it is stored")
+
+
+def _claimed_port(event: PortClaimed | PortReleased) -> tuple[str, str, int]:
+    return (event.claim_id, event.host, event.port)

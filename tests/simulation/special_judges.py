@@ -42,7 +42,7 @@ def _held_ones_leave(variant: int, rng: Random) -> list[Step]:
 
 
 def _overtaken(variant: int, rng: Random) -> list[Step]:
-    """Claimants stop before they register, and go on while they are being expired."""
+    """Registrations are held up, and arrive while their lives are being expired."""
     steps: list[Step] = [Slow(at_s=4.0, process=p, for_s=95.0, by_s=0.5) for p in CORE]
     for number in range(1, 21):
         process, at_s = f"c{number}", 10.0 + 2.9 * number
@@ -52,12 +52,12 @@ def _overtaken(variant: int, rng: Random) -> list[Step]:
                 at_s=at_s,
                 process=process,
                 host="10.0.0.1",
-                port=20000 + number,
+                port=20000 + 2 * number,
                 size=1,
                 hold_s=10.0,
             ),
-            Slow(at_s=at_s - 0.05, process=process, for_s=40.0, by_s=1.0),
-            Freeze(at_s=at_s + 9.75, process=process, for_s=for_s),
+            Slow(at_s=at_s - 0.05, process=process, for_s=40.0, by_s=0.4),
+            BlackHole(at_s=at_s + 8.55, process=process, for_s=for_s),
         ]
     return [*fleet(8, ttl_s=30.0), *steps]
 

@@ -62,22 +62,22 @@ def two_of_one_name(variant: int, rng: Random) -> list[Step]:
 
 
 def claim_expire_register(variant: int, rng: Random) -> list[Step]:
-    """Claimants stop between claim and registration, for about as long as a lease."""
+    """Registrations are held up for about as long as their claims have a lease."""
     steps: list[Step] = [Slow(at_s=4.0, process=p, for_s=70.0, by_s=0.5) for p in CORE]
-    for number, frozen_s in enumerate((19.0, 15.2, 16.0, 16.8), 1):
+    for number, held_s in enumerate((19.0, 15.2, 16.0, 16.8), 1):
         process, at_s = f"c{number}", 10.0 + 0.1 * number
-        for_s = frozen_s + 0.3 * variant + 0.1 * rng.random()
+        for_s = held_s + 0.3 * variant + 0.1 * rng.random()
         steps += [
             Claim(
                 at_s=at_s,
                 process=process,
                 host="10.0.0.1",
-                port=20000 + number,
+                port=20000 + 2 * number,
                 size=1,
                 hold_s=10.0,
             ),
-            Slow(at_s=at_s - 0.05, process=process, for_s=60.0, by_s=1.0),
-            Freeze(at_s=at_s + 9.75, process=process, for_s=for_s),
+            Slow(at_s=at_s - 0.05, process=process, for_s=60.0, by_s=0.4),
+            BlackHole(at_s=at_s + 7.65, process=process, for_s=for_s),
         ]
     return steps
 

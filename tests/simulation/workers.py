@@ -1,17 +1,16 @@
-"""Machines with a worker each, with a claimant of ports, and with the operator."""
+"""Machines with a worker each, perhaps with ports, and with the operator."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from controlplane.beats import Beat
 from controlplane.broker import Broker
-from controlplane.errors import AppendConflictError
-from controlplane.eventlog import EventLog, Pending
 from controlplane.identifiers import new_uuid7
-from controlplane.topology import Names
+from controlplane.ports.claimer import Claimer
 from controlplane.worker import WorkerHandle, WorkerSpec
 from controlplane.worker.beat import Beater, BeatSchedule, Kept
 from events import (
@@ -19,30 +18,24 @@ from events import (
     LoadThresholdsSet,
     ModelCard,
     ModelForgotten,
-    PortClaimed,
-    PortOwner,
-    PortReleased,
-    Role,
     Status,
     TrafficWeightSet,
-    WorkerDeregistered,
     WorkerHeld,
-    WorkerRegistered,
     WorkerResumed,
-    port_subject,
-    worker_subject,
 )
 from events.identity import LABEL_BYTES_MAX
+from projections import PortBlock, PortRange, Want
 
-from .hosts import CELL, Host
-from .plan import Claim, Enter, Operate, Say
+from .hosts import Host
+from .plan import Enter, Operate, Say
 
 if TYPE_CHECKING:
     from .world import World
 
 START_AGAIN_S = 2.0
 START_AGAIN_S_MAX = 120.0
-NAMES = Names(CELL)
+PORTS_OF_WORKERS = PortRange(20000, 20063)
+"""Few, so that workers compete for them, also with claimants; none need go without."""
 
 
 class LoopBeats:
@@ -75,6 +68,25 @@ class LoopBeats:
         await self._beater.run(broker)
 
 
+def claimer_of(host: Host, broker: Broker) -> Claimer:
+    """Who claims ports for the process that runs on ``host`` now."""
+    return Claimer(
+        log=host.log(broker),
+        broker=broker,
+        clock=host.clock,
+        settings=host.world.settings,
+        by=host.name,
+        chance=Random(f"{host.world.plan.seed}/{host.name}/{host.starts}/ports"),
+    )
+
+
+def claims_of(handle: WorkerHandle | None) -> tuple[str, tuple[PortBlock, ...]] | None:
+    """The life that a worker is in, and the ports that it believes to hold."""
+    if handle is None or not handle._beating:
+        return None
+    return handle.incarnation, tuple(handle.ports.values())
+
+
 class WorkerHost(Host):
     """A machine with a worker of the product, started again when it is lost."""
 
@@ -104,12 +116,18 @@ class WorkerHost(Host):
             and handle.incarnation == incarnation
         )
 
+    @property
+    def claims(self) -> tuple[str, tuple[PortBlock, ...]] | None:
+        """See `claims_of`."""
+        return claims_of(self.handle) if self.running else None
+
     async def main(self) -> None:
         broker = self.broker("worker")
         await broker.start()
         beats: Any = LoopBeats(self)
         entry, pause_s = self.entry, START_AGAIN_S
         assert entry is not None
+        claimer = claimer_of(self, broker) if entry.ports else None
         while not self.left:
             handle = WorkerHandle(
                 spec_of(entry),
@@ -120,6 +138,10 @@ class WorkerHost(Host):
                 clock=self.clock,
                 by=self.name,
                 environ={},
+                ports=ports_of(entry),
+                claiming=claimer,
+                host=entry.host,
+                bind_check=False,
             )
             self.handle = handle
             try:
@@ -183,171 +205,17 @@ def spec_of(entry: Enter) -> WorkerSpec:
     )
 
 
+def ports_of(entry: Enter) -> dict[str, Want]:
+    """The block of ports that a worker wants, if it wants one."""
+    if not entry.ports:
+        return {}
+    return {"sim": Want("sim", entry.ports, PORTS_OF_WORKERS)}
+
+
 def _labels(size: int) -> dict[str, str]:
     """Labels of ``size`` bytes, their names not counted."""
     starts = range(0, size, LABEL_BYTES_MAX)
     return {f"pad{at}": "x" * min(LABEL_BYTES_MAX, size - at) for at in starts}
-
-
-class ClaimantHost(Host):
-    """A machine that claims ports, may register, and gives them back: raw events."""
-
-    def __init__(self, world: World, name: str) -> None:
-        super().__init__(world, name)
-        self.claim: Claim | None = None
-        self.beating = ""
-        """The incarnation that beats here."""
-
-    def build(self) -> None:
-        self.beating = ""
-
-    def beats_for(self, incarnation: str) -> bool:
-        """Whether a life that runs here now beats."""
-        return self.running and self.beating == incarnation
-
-    def begin(self, claim: Claim) -> None:
-        if not self.alive:
-            self.claim, self.wanted = claim, True
-            self.start()
-
-    async def main(self) -> None:
-        with self.world.waiting(self, "claim"):
-            claim = self.claim
-            assert claim is not None
-            broker = self.broker("claimant")
-            await broker.start()
-            life = _Life(self, self.log(broker), broker, claim)
-            try:
-                await broker.wait_connected(30.0)
-                await life.live()
-            except AppendConflictError as error:
-                self.say(f"claim lost at {error.subject}")
-            except ControlPlaneError as error:
-                self.say(f"claimant gave up: {type(error).__name__}")
-        self.wanted = False
-        self.ended()
-
-
-class _Life:
-    """One life with ports: claimed before it registers, released with its farewell."""
-
-    def __init__(
-        self, host: ClaimantHost, log: EventLog, broker: Broker, claim: Claim
-    ) -> None:
-        self._host, self._log, self._broker, self._claim = host, log, broker, claim
-        self._beats = LoopBeats(host)
-        self._incarnation = new_uuid7()
-        self._claim_id = new_uuid7()
-        self._ttl_s = 5.0 * host.world.plan.pace.factor
-        self._subject = worker_subject("ports", host.name)
-
-    async def live(self) -> None:
-        state = await self._log.state()
-        last = await self._log.last(self._subject)
-        before = 0 if last is None else last.revision
-        claimed = await self._claim_block()
-        self._host.say(f"claimed up to revision {claimed}")
-        self._beat(state.log_id, claimed)
-        revision = claimed
-        if self._claim.register:
-            registered = await self._log.append(
-                self._registration(), expected_revision=before
-            )
-            revision = before = registered.revision
-            self._beat(state.log_id, revision)
-        await asyncio.sleep(self._claim.hold_s)
-        await self._release(before, claimed)
-
-    async def _claim_block(self) -> int:
-        pending = []
-        for port in self._ports:
-            subject = port_subject(self._claim.host, port)
-            last = await self._log.last(subject)
-            if last is not None and not isinstance(last.event, PortReleased):
-                raise AppendConflictError(
-                    subject=subject, expected=0, last=last.revision, code=0
-                )
-            event = PortClaimed(
-                **self._seal,
-                host=self._claim.host,
-                port=port,
-                claim_id=self._claim_id,
-                block_start=self._claim.port,
-                block_size=self._claim.size,
-                owner=PortOwner(
-                    namespace="ports",
-                    worker_id=self._host.name,
-                    incarnation=self._incarnation,
-                ),
-                reason="sim",
-                lease_ttl_s=self._ttl_s,
-            )
-            pending.append(Pending(event, 0 if last is None else last.revision))
-        return (await self._log.append_all(pending)).revision
-
-    async def _release(self, registered: int, claimed: int) -> None:
-        size = self._claim.size
-        pending = [
-            Pending(
-                PortReleased(
-                    **self._seal,
-                    host=self._claim.host,
-                    port=port,
-                    claim_id=self._claim_id,
-                    cause="released",
-                ),
-                claimed - size + 1 + index,
-            )
-            for index, port in enumerate(self._ports)
-        ]
-        if self._claim.register:
-            farewell = WorkerDeregistered(
-                **self._seal,
-                namespace="ports",
-                worker_id=self._host.name,
-                incarnation=self._incarnation,
-                reason="done",
-            )
-            pending.insert(0, Pending(farewell, registered))
-        self._beats.drop(self._host.name)
-        self._host.beating = ""
-        await self._log.append_all(pending)
-        self._host.say("released")
-
-    def _registration(self) -> WorkerRegistered:
-        return WorkerRegistered(
-            **self._seal,
-            namespace="ports",
-            worker_id=self._host.name,
-            incarnation=self._incarnation,
-            component="backend",
-            endpoint="generate",
-            role=Role.AGGREGATED,
-            needs=(),
-            model="ported",
-            card=ModelCard(),
-            address="http://10.0.0.8:8000",
-            lease_ttl_s=self._ttl_s,
-            status=Status.READY,
-        )
-
-    def _beat(self, log_id: str, revision: int) -> None:
-        beat = Beat(incarnation=self._incarnation, log_id=log_id, revision=revision)
-        subject = NAMES.beat("ports", self._host.name)
-        self._host.beating = self._incarnation
-        self._beats.keep(self._host.name, subject, beat, self._ttl_s)
-
-    @property
-    def _ports(self) -> range:
-        return range(self._claim.port, self._claim.port + self._claim.size)
-
-    @property
-    def _seal(self) -> dict[str, Any]:
-        return {
-            "event_id": new_uuid7(),
-            "at": self._host.clock.now(),
-            "by": self._host.name,
-        }
 
 
 class OperatorHost(Host):

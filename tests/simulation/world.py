@@ -19,6 +19,7 @@ from controlplane import identifiers
 from controlplane.eventlog import Appended, Pending
 from controlplane.settings import Settings
 
+from .claimants import ClaimantHost
 from .doing import Doing, make_cell
 from .hosts import Host, ProjectorHost, RouterHost
 from .loop import PROCESS, LivelockError, Process, SimLoop
@@ -28,7 +29,7 @@ from .server import SimServer
 from .trace import Trace
 from .versions import Versions
 from .watching import Watch
-from .workers import ClaimantHost, OperatorHost, WorkerHost
+from .workers import OperatorHost, WorkerHost
 
 START_NS = 1_767_225_600_000_000_000
 SLOW_MAILBOX = 6
