@@ -14,6 +14,7 @@ from projections import (
     host_ports,
 )
 from tests.property.claiming_world import HOST, PORTS, Batch, Life, Log, Writer
+from tests.property.invariants import check_state
 
 
 class Holding(RuleBasedStateMachine):
@@ -81,6 +82,7 @@ class Holding(RuleBasedStateMachine):
             for n, (at, subject, payload) in enumerate(self.log.stored, start=1)
         ]
         assert records == self.log.records
+        check_state(self.log.state)
         fresh = fold_all(FoldState(), records).ports
         assert fresh.digest == self.log.state.ports.digest
         assert fresh == self.log.state.ports
