@@ -95,11 +95,12 @@ def ephemeral_ports(within: PortRange, kernel: Path = KERNEL) -> int:
         text = (kernel / "ip_local_port_range").read_text(encoding="ascii")
         first, last = (int(word) for word in text.split())
         kept = (kernel / "ip_local_reserved_ports").read_text(encoding="ascii")
-        reserved = [_reserved(part) for part in kept.strip().split(",") if part]
+        parts = [part for part in kept.strip().split(",") if part]
+        reserved = {port for part in parts for port in _reserved(part)}
     except (OSError, ValueError):
         return 0
     both = range(max(first, within.first), min(last, within.last) + 1)
-    return sum(not any(port in some for some in reserved) for port in both)
+    return sum(port not in reserved for port in both)
 
 
 def _reserved(part: str) -> range:
