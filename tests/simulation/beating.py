@@ -36,7 +36,7 @@ class Beating:
         self._world = world
         self._arrivals: defaultdict[str, list[float]] = defaultdict(list)
         self._appended: dict[str, float] = {}
-        """When a life registered or claimed later: it may have been forgotten before."""
+        """When a life that was known already registered or claimed."""
         self._ttl: dict[str, float] = {}
         self._began: dict[str, float] = {}
         """When the append of an event began."""
