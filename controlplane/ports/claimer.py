@@ -34,25 +34,25 @@ from events import (
     Host,
     PortOwner,
     Revision,
-    check_host,
     check_lease_ttl_s,
 )
 from projections import Lacking, PortBlock, Want, check_wants, choose
 
 from .drafts import Drafts
-from .host import host_name, is_this_host
 from .keeping import Keeper
+from .machine import Machine
 from .settling import Settling
-from .sockets import BusyPort, hold, warn_of_ephemeral_ports
+from .sockets import BusyPort, hold
 from .together import Together
 from .watching import HostWatch, Watches
 
-CONTESTED_MAX: Final = 64
-"""With so many ports that others took since the last look, another look pays."""
 LOST_BEFORE_LOOK: Final = 2
-"""A claim that lost so often looks before it chooses again…"""
+"""After so many races lost since the last look another look pays…"""
+RECORDS_PER_LOSS: Final = 128
+RECORDS_PER_LONE_LOSS: Final = 16
+"""…or later: reading so many records costs as much as losing once, a batch or one."""
 LOST_BEFORE_ANEW: Final = 8
-"""…and after so often again it believes nothing of what it knew."""
+"""A look after so many of one claim believes nothing of what was known."""
 BACKOFF_S_MIN: Final = 0.001
 BACKOFF_S_MAX: Final = 0.05
 
@@ -105,10 +105,8 @@ class Claimer:
         self._keeper: Final = Keeper(
             log=log, watches=self._watches, drafts=self._drafts, settings=settings
         )
-        self._here: Final[dict[Host, None]] = {}
-        self._warned: Final[dict[tuple[int, int], None]] = {}
+        self._machine: Final = Machine()
         self._noted: Final[dict[tuple[Host, int], None]] = {}
-        self._own_host: Host | None = None
         self._together: Final = Together(self._sent)
         self._settling: Final = Settling(log, self.let_go, self._settled, self._chance)
 
@@ -146,7 +144,7 @@ class Claimer:
             began=self._clock.monotonic(),
         )
         if bind_check:
-            self._warn(wants)
+            self._machine.warn(wants)
         self._keeper.count(owner.incarnation, count)
         try:
             return await self._granted(ask)
@@ -154,22 +152,9 @@ class Claimer:
             self._keeper.count(owner.incarnation, -count)
             raise
 
-    def host(self, name: Host | None, *, bind_check: bool) -> Host:
-        """The host meant by ``name``; None: this one.
-
-        Raises `SettingsError` for another one whose ports are to be tried here.
-        """
-        if name is None:
-            if self._own_host is None:
-                self._own_host = host_name()
-            return self._own_host
-        check_host(name)
-        if bind_check and name not in self._here:
-            if not is_this_host(name):
-                rule = "this host, unless bind_check=False: its ports are tried here"
-                raise SettingsError(field="host", value=name, rule=rule)
-            self._here[name] = None
-        return name
+    def host(self, name: Host | None, *, bind_check: bool = False) -> Host:
+        """As `Machine.host`."""
+        return self._machine.host(name, bind_check=bind_check)
 
     def watch(self, host: Host) -> HostWatch:
         """What is known of ``host``."""
@@ -193,14 +178,14 @@ class Claimer:
                 if isinstance(done, BusyPort):
                     await self._skip(ask, done)
                     continue
-                if done is not None:
+                if isinstance(done, Appended):
                     self._landed(ask, chosen, done)
                     return Claimed(
                         blocks=chosen, revision=done.revision, log_id=watch.log_id
                     )
-                watch.contest(port for block in chosen for port in block)
+                watch.contest((p for block in chosen for p in block), done.last)
             lost, looked = lost + 1, False
-            await self._after_loss(watch, lost)
+            await self._after_loss(ask, lost)
 
     def _choose(self, ask: _Ask) -> tuple[PortBlock, ...] | Lacking:
         watch = ask.watch
@@ -221,8 +206,8 @@ class Claimer:
 
     async def _take(
         self, ask: _Ask, blocks: tuple[PortBlock, ...]
-    ) -> Appended | BusyPort | None:
-        """Claim ``blocks`` while nobody else can bind them; None: a race was lost."""
+    ) -> Appended | BusyPort | AppendConflictError:
+        """Claim ``blocks`` while sockets are held on them; or how that ended."""
         if not ask.bind_check:
             return await self._append(ask, blocks)
         sockets: ExitStack | BusyPort = hold(p for block in blocks for p in block)
@@ -233,7 +218,7 @@ class Claimer:
 
     async def _append(
         self, ask: _Ask, blocks: tuple[PortBlock, ...]
-    ) -> Appended | None:
+    ) -> Appended | AppendConflictError:
         expected = ask.watch.known.expected
         pending = [
             msgspec.structs.replace(claim, fresh=True)
@@ -249,8 +234,8 @@ class Claimer:
         appending = self._together.append(pending)
         try:
             return await asyncio.shield(appending)
-        except AppendConflictError:
-            return None
+        except AppendConflictError as conflict:
+            return conflict
         except AppendOutcomeUnknownError:
             self._doubt(ask.watch, pending, blocks)
             raise
@@ -280,13 +265,16 @@ class Claimer:
         if self._metrics is not None:
             self._metrics.claims.inc()
 
-    async def _after_loss(self, watch: HostWatch, lost: int) -> None:
+    async def _after_loss(self, ask: _Ask, lost: int) -> None:
         """Learn what happened, if that pays; those who lost together part ways."""
         if self._metrics is not None:
             self._metrics.races_lost.inc()
-        if lost >= LOST_BEFORE_LOOK or watch.contested >= CONTESTED_MAX:
+        if lost > 1:
             most_s = min(BACKOFF_S_MIN * 2**lost, BACKOFF_S_MAX)
             await asyncio.sleep(most_s * self._chance.random())
+        watch, batch = ask.watch, sum(want.size for want in ask.wants) > 1
+        worth = watch.unread // (RECORDS_PER_LOSS if batch else RECORDS_PER_LONE_LOSS)
+        if watch.contested >= max(LOST_BEFORE_LOOK, worth):
             await watch.look(anew=lost % LOST_BEFORE_ANEW == 0)
 
     def _exhausted(self, ask: _Ask, lacking: Lacking) -> PortsExhaustedError:
@@ -303,14 +291,6 @@ class Claimer:
         )
 
     # ---- busy and doubtful ports -------------------------------------------------
-    def _warn(self, wants: Sequence[Want]) -> None:
-        """Say once of each range if it is not ours alone."""
-        for want in wants:
-            ends = (want.within.first, want.within.last)
-            if ends not in self._warned:
-                self._warned[ends] = None
-                warn_of_ephemeral_ports(want.within)
-
     async def _skip(self, ask: _Ask, found: BusyPort) -> None:
         """Note that something uses a port outside the log; others are told there."""
         watch, port = ask.watch, found.port
@@ -325,7 +305,7 @@ class Claimer:
         try:
             await self._log.append_all([unusable])
         except AppendConflictError:
-            watch.contest([port])  # it is in the log, and a look will show it
+            watch.contest([port], None)  # it is in the log, and a look will show it
             return
         if self._metrics is not None:
             self._metrics.busy.inc()
@@ -354,7 +334,7 @@ class Claimer:
 
     def _settled(self, blocks: Sequence[PortBlock]) -> None:
         for block in blocks:
-            self.watch(block.host).contest(block)
+            self.watch(block.host).contest(block, None)
 
     def let_go_later(
         self, blocks: Sequence[PortBlock], then: Callable[[], None]

@@ -196,7 +196,7 @@ class Ports:
 
     async def table(self, host: Host | None = None) -> dict[int, PortHolding]:
         """The ports of ``host`` (None: this one) that are not free, by the leader."""
-        watch = self.claimer.watch(self.claimer.host(host, bind_check=False))
+        watch = self.claimer.watch(self.claimer.host(host))
         await watch.look()
         holdings = (
             self._holding(port, state, watch.now)

@@ -85,6 +85,8 @@ class HostWatch:
         self.shunned: Final[dict[int, Shunned]] = {}
         self._position: Revision = 0
         self._fingerprint = ""
+        self._end: Revision = 0
+        self._told: Revision = 0
         self._anew = False
         self._turn: Final = asyncio.Lock()
         self._looks = 0
@@ -157,6 +159,7 @@ class HostWatch:
         if head is not None:
             await self._read_up_to(head.revision)
         self.log_id, self.now = state.log_id, state.now
+        self._end = self._told = state.last_revision
 
     async def _own_last(self) -> Record | None:
         return await self._log.at(self._position) if self._position else None
@@ -239,10 +242,19 @@ class HostWatch:
         """A claim on ``ports`` is in doubt: stay off until it is settled."""
         self.shunned.update(dict.fromkeys(ports, Doubted()))
 
-    def contest(self, ports: Iterable[int]) -> None:
-        """Somebody was faster at one of ``ports``: stay off until the next look."""
+    def contest(self, ports: Iterable[int], last: Revision | None) -> None:
+        """Somebody was faster at one of ``ports``: stay off until the next look.
+
+        ``last`` is where his record stands, if that was told.
+        """
+        self._told = max(self._told, last or 0)
         self.shunned.update(dict.fromkeys(ports, Contested(self._looks)))
         self.contested += 1
+
+    @property
+    def unread(self) -> int:
+        """How many records came since the last look, of any host, as far as told."""
+        return max(0, self._told - self._end)
 
     def busy(self, port: int, at: float) -> None:
         """Something uses ``port`` outside the log; seen ``at``."""

@@ -161,7 +161,8 @@ async def test_a_landed_claim_is_shunned_until_it_is_read_back(cell):
 async def test_a_contested_port_waits_for_a_look_that_began_later(cell):
     watch = cell.watch
     await watch.look()
-    watch.contest([20000])
+    watch.contest([20000], 9)
+    assert watch.unread == 9
     assert (watch.contested, watch.shunned[20000]) == (1, Contested(1))
     await watch.look()
     assert not watch.shunned
