@@ -158,6 +158,11 @@ class Performer:
             self.excuse = error
             return Failed(error)
         if batch is None:
+            self.excuse = LogUnavailableError(
+                url=self._broker.url,
+                doing=f"registering {event.worker_id} again",
+                reason="its ports have to rest before they can be claimed",
+            )
             return PortsRest()
         answer = await self._append_known(job, event, batch, give_up=give_up)
         registers = isinstance(event, WorkerRegistered)
