@@ -111,12 +111,13 @@ class Plane(Lifetime):
             spawn=self._spawn,
         )
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` for as long as the plane does; before its start, not at all."""
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Run ``work`` for as long as the plane does; False: it does not run."""
         if self._tasks is None:
             work.close()
-        else:
-            self._tasks.create_task(work)
+            return False
+        self._tasks.create_task(work)
+        return True
 
     @property
     def url(self) -> str:

@@ -70,14 +70,15 @@ class Ports:
         names: Names,
         cooldown_s: float,
         environ: Mapping[str, str],
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        spawn: Callable[[Coroutine[Any, Any, None]], bool],
     ) -> None:
-        """Claim by ``claimer``; ``spawn`` runs what goes on beside."""
+        """Claim by ``claimer``; ``spawn`` runs what goes on beside, if it can."""
         self.claimer: Final = claimer
         self._broker, self._beats, self._names = broker, beats, names
         self._cooldown: Final = timedelta(seconds=cooldown_s)
         self._environ, self._spawn = environ, spawn
         self._own: Lives | None = None
+        self._hearing = False
         self._under_way: Final[dict[asyncio.Future[None], None]] = {}
         self._closed = False
 
@@ -144,9 +145,13 @@ class Ports:
             try:
                 await self.claimer.release(block)
             except AppendConflictError:
-                self._lives.released(block)
+                self._forget(block)
                 raise
-            self._lives.released(block)
+            self._forget(block)
+
+    def _forget(self, block: PortBlock) -> None:
+        if self._own is not None:
+            self._own.released(block)
 
     def _judge_release(self, done: asyncio.Future[None], block: PortBlock) -> None:
         """Nobody waits for this release any more: go on if it failed."""
@@ -157,7 +162,7 @@ class Ports:
             self._release_later(block)
 
     def _release_later(self, block: PortBlock) -> None:
-        self.claimer.let_go_later([block], lambda: self._lives.released(block))
+        self.claimer.let_go_later([block], lambda: self._forget(block))
 
     @asynccontextmanager
     async def hold(
@@ -223,7 +228,8 @@ class Ports:
         if self._own is None:
             namespace = worker_namespace(None, self._environ)
             self._own = Lives(self._beats, self._names, namespace)
-            self._spawn(self._listen(self._own))
+        if not self._hearing:
+            self._hearing = self._spawn(self._listen(self._own))
         return self._own
 
     async def _listen(self, lives: Lives) -> None:

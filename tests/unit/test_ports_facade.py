@@ -68,7 +68,7 @@ class Facade:
             names=self.log.names,
             cooldown_s=SETTINGS.port_cooldown_s,
             environ=environ,
-            spawn=tasks.create_task,
+            spawn=lambda work: bool(tasks.create_task(work)),
         )
 
     async def held(self) -> dict[int, str]:
