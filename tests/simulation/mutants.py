@@ -12,6 +12,7 @@ from . import (
     mutants_fold,
     mutants_lease,
     mutants_log,
+    mutants_ports,
     mutants_projector,
     mutants_router,
 )
@@ -22,5 +23,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants_fold.MUTANTS,
     *mutants_projector.MUTANTS,
     *mutants_lease.MUTANTS,
+    *mutants_ports.MUTANTS,
     *mutants_router.MUTANTS,
 )

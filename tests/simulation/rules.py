@@ -2,13 +2,14 @@
 
 - ended_life: an incarnation that was deregistered, expired or superseded registers
   again. The same history never brings it back; a history that lost its end may.
-- ports: a claim on a port that another claim holds, or whose last record nobody can
-  read; a release by another's claim_id; a registration of a life from which an expiry
-  took a port that it did not claim anew; an expiry that takes a port from a life
-  that is registered.
+- ports: a claim on a port that another claim holds or let go a moment ago, or whose
+  last record nobody can read; a release by another's claim_id; a registration of a
+  life from which an expiry took a port that it did not claim anew; an expiry that
+  takes a port from a life that is registered.
 - expired_alive: the end of a life that beats and is connected, as the world sees it.
 """
 
+from controlplane.settings import Settings
 from events import (
     PortClaimed,
     PortReleased,
@@ -17,6 +18,7 @@ from events import (
     WorkerRegistered,
 )
 
+COOLDOWN_S = Settings().port_cooldown_s
 PLANTER = "a stranger"
 """Who appends what no process of the product would."""
 
@@ -28,12 +30,17 @@ class Rules:
         self._is_beating = is_beating
         self.ended = {}
         """Life: how and where it ended."""
+        self._latest = None
+        """When the last record was stored."""
+        self._steady = True
+        """Whether the broker's clock never stepped back: then cool-downs are kept."""
         self._taken = {}
         """Life: the ports that an expiry took from it, and where."""
 
     def look(self, record, before):
         """The rules that ``record`` breaks; ``before``: the dumb model before it."""
         event = record.event
+        self._look_at_clock(record.recorded_at)
         if getattr(event, "by", "") == PLANTER:
             return []
         if isinstance(event, WorkerRegistered):
@@ -41,7 +48,7 @@ class Rules:
         if isinstance(event, WorkerDeregistered | WorkerExpired):
             return list(self._ended(event, record))
         if isinstance(event, PortClaimed):
-            return list(self._claimed(event, before))
+            return list(self._claimed(event, record, before))
         if isinstance(event, PortReleased):
             return list(self._released(event, record, before))
         return []
@@ -65,7 +72,12 @@ class Rules:
         how = "expired" if is_expiry else "deregistered"
         self.ended.setdefault(life, f"{how} at {record.revision}")
 
-    def _claimed(self, event, before):
+    def _look_at_clock(self, at):
+        if self._steady and self._latest is not None:
+            self._steady = at >= self._latest
+        self._latest = at
+
+    def _claimed(self, event, record, before):
         key, state = (
             (event.host, event.port),
             before.ports.get((event.host, event.port)),
@@ -79,6 +91,10 @@ class Rules:
                 yield "ports", f"{life} claims {key}, which {state['owner']} holds"
         else:
             self._taken.get(life, {}).pop(key, None)
+            if state is not None and state["claim_id"] != event.claim_id:
+                rested_s = (record.recorded_at - state["since"]).total_seconds()
+                if self._steady and rested_s < COOLDOWN_S:
+                    yield "ports", f"{life} claims {key}, let go {rested_s} s before"
 
     def _released(self, event, record, before):
         key, held = (event.host, event.port), before.holder(event.host, event.port)

@@ -100,6 +100,30 @@ def claim_expire_repeat(variant: int, rng: Random) -> list[Step]:
     ]
 
 
+def robbed(variant: int, rng: Random) -> list[Step]:
+    """Who has ports stops for long; others want them meanwhile, and when it is back.
+
+    By then another holds them, or has just let them go, or nobody came.
+    """
+    again_s = (20.0, 12.0 + rng.random(), 0.0)[variant]
+    wanting = [
+        Claim(
+            at_s=19.0 + 0.5 * number,
+            process=f"c{2 + number % 3}",
+            host="10.0.0.1",
+            port=20000 + number % 2,
+            size=4,
+            hold_s=again_s,
+            register=number % 3 > 0,
+        )
+        for number in range(30 if again_s else 0)
+    ]
+    first = Claim(
+        at_s=10.0, process="c1", host="10.0.0.1", port=20000, size=4, hold_s=60.0
+    )
+    return [*fleet(4), first, *wanting, Freeze(at_s=14.0, process="c1", for_s=26.5)]
+
+
 def slow_judge(variant: int, rng: Random) -> list[Step]:
     """A slow leader decides on many, stops, and goes on when they are back."""
     at_s = 71.0 + 0.5 * variant

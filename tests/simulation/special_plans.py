@@ -293,6 +293,7 @@ PLANS: Final[dict[str, Callable[[int, Random], list[Step]]]] = {
     **routers.PLANS,
     **judges.PLANS,
     "unread": _unread,
+    "robbed": leases.robbed,
 }
 PACES: Final = {
     "claim-expire-register": Pace(factor=3.0),

@@ -33,6 +33,7 @@ from tests.support.fleet_builder import (
     ready,
     registered,
     released,
+    silent_for,
 )
 
 LOG_ID = "log-a"
@@ -254,8 +255,15 @@ def test_an_upsert_and_late_words_of_old_lives_are_no_violation():
             released(20001, cause="expired"),
             registered("w1"),
         ),
+        given(claimed("w1", 20000), released(20000), claimed("w2", 20000)),
     ],
-    ids=["two claims", "another's release", "unreadable", "taken meanwhile"],
+    ids=[
+        "two claims",
+        "another's release",
+        "unreadable",
+        "taken meanwhile",
+        "unrested",
+    ],
 )
 def test_ports_have_one_holder_who_alone_lets_go(story):
     violation("ports", told, story)
@@ -267,8 +275,19 @@ def test_a_port_that_was_let_go_or_claimed_anew_is_no_violation():
             claimed("w1", 20000, 2, life=1),
             released(20000, cause="unusable"),
             released(20001, cause="expired"),
+            silent_for(s=4.0),
             claimed("w1", 20001, life=1),
             registered("w1"),
+        )
+    )
+
+
+def test_what_one_let_go_oneself_needs_no_rest():
+    told(
+        given(
+            claimed("w1", 20000, claim="a"),
+            released(20000, cause="expired"),
+            claimed("w1", 20000, life=2, claim="a"),
         )
     )
 
