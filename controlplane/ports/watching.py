@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import count
 from typing import Final, TypeAlias
 
 import msgspec
@@ -125,8 +126,9 @@ class HostWatch:
         """
         loop, patience_s = asyncio.get_running_loop(), self._settings.connect_timeout_s
         deadline = loop.time() + patience_s
-        while True:
-            before, attempt_s = self._position, min(ATTEMPT_S, patience_s)
+        for attempt in count():
+            # Longer each time: it may be that the broker is slow, and not silent.
+            before, attempt_s = self._position, min(ATTEMPT_S * 2**attempt, patience_s)
             if not self._broker.connected:
                 attempt_s += patience_s  # so long it waits for a connection
             try:

@@ -42,7 +42,7 @@ async def test_a_leader_killed_amid_the_claims_costs_no_block_and_grants_none_tw
             leader = await cluster.leader_of(plane.names.log_stream)
             await cluster.kill(leader)
             answers += await said(50 * EACH - 50, 90)
-            assert not [answer for answer in answers if answer.error]
+            assert not [answer.error for answer in answers if answer.error]
             starts = sorted(answer.start for answer in answers)
             assert starts == list(range(WITHIN.first, WITHIN.last, 8))
             await cluster.start(leader)

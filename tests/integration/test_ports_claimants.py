@@ -41,7 +41,8 @@ async def test_fifty_processes_on_each_of_two_hosts_fill_the_range_exactly(plane
         answers = await said(101, START_S)
         granted = [answer for answer in answers if answer.start]
         (refused,) = [answer for answer in answers if not answer.start]
-        assert (refused.host, refused.error) == (HERE, "PortsExhaustedError")
+        assert refused.host == HERE
+        assert refused.error.startswith("PortsExhaustedError: ")
         for host in (HERE, THERE):
             starts = sorted(answer.start for answer in granted if answer.host == host)
             assert starts == list(range(WITHIN.first, WITHIN.last, 8))

@@ -71,4 +71,4 @@ async def test_after_a_lease_and_a_rest_the_table_holds_exactly_the_living(
         assert check_ports(records) == {HOST: theirs}
         claims = [r.event for r in records if isinstance(r.event, PortClaimed)]
         dead = {claim.pid for claim in claims} & set(pids)
-        assert len(dead) > KILLS // 4, "too few lived long enough to claim"
+        assert len(dead) > KILLS // 20, "too few lived long enough to claim"

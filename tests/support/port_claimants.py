@@ -64,7 +64,7 @@ async def claim(plan: Plan, host: str) -> None:
                 )
                 start, held = block.start, True
             except cp.ControlPlaneError as refusal:
-                error = type(refusal).__name__
+                error = f"{type(refusal).__name__}: {refusal}"
             seconds = time.monotonic() - began
             say(
                 Said(
