@@ -1,5 +1,6 @@
 """Fixtures that every room of the tests may ask for."""
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 
@@ -10,6 +11,25 @@ from tests.support.servers import Brokers, shared_server
 
 # Scenarios are no test modules; whoever imports them first, their asserts explain.
 pytest.register_assert_rewrite("tests.worlds")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """The command line configures logging, also where a test calls it in-process."""
+    loggers = [logging.getLogger(name) for name in (None, "controlplane")]
+    before = [(list(logger.handlers), logger.level) for logger in loggers]
+    yield
+    for logger, (handlers, level) in zip(loggers, before, strict=True):
+        logger.handlers[:] = [
+            *handlers,
+            *(kept for kept in logger.handlers if _is_pytests(kept, handlers)),
+        ]
+        logger.setLevel(level)
+
+
+def _is_pytests(handler: logging.Handler, others: list[logging.Handler]) -> bool:
+    """Whether pytest put it on meanwhile, and takes it off by itself."""
+    return type(handler).__module__.startswith("_pytest") and handler not in others
 
 
 @pytest.fixture(scope="session")
