@@ -55,7 +55,8 @@ async def test_fifty_processes_on_each_of_two_hosts_fill_the_range_exactly(plane
         began = time.monotonic()
         with pytest.raises(cp.PortsExhaustedError) as exhausted:
             await plane.ports.claim(1, WITHIN, host=HERE)
-        assert time.monotonic() - began < 2.0  # an answer, and not a timeout
+        # An answer, and no timeout, though a hundred processes share the machine.
+        assert time.monotonic() - began < 4.0
         assert (exhausted.value.free, exhausted.value.resting) == (0, 0)
         said.leave()
         await eventually(lambda: all_rest(plane), 20)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from controlplane.errors import LogUnavailableError
 from controlplane.eventlog import EventLog
 from events import PortClaimed, PortReleased, Record
+from tests.support.waiting import eventually
 
 
-async def port_records(log: EventLog) -> list[Record]:
-    """Every record of the log."""
-    return [record async for record in log.read()]
+async def port_records(log: EventLog, within_s: float = 20.0) -> list[Record]:
+    """Every record of the log; read again if the broker is too busy to answer."""
+
+    async def read() -> list[list[Record]]:
+        return [[record async for record in log.read()]]
+
+    (records,) = await eventually(
+        read, within_s, but_for=(LogUnavailableError,), poll_s=0.05
+    )
+    return records
 
 
 def check_ports(records: list[Record]) -> dict[str, dict[int, str]]:
