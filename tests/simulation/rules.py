@@ -21,6 +21,8 @@ from events import (
 COOLDOWN_S = Settings().port_cooldown_s
 PLANTER = "a stranger"
 """Who appends what no process of the product would."""
+BY_HAND = "scenario"
+"""Who appends as the product would, but waits for no cool-down."""
 
 
 class Rules:
@@ -93,7 +95,8 @@ class Rules:
             self._taken.get(life, {}).pop(key, None)
             if state is not None and state["claim_id"] != event.claim_id:
                 rested_s = (record.recorded_at - state["since"]).total_seconds()
-                if self._steady and rested_s < COOLDOWN_S:
+                waits = self._steady and event.by != BY_HAND
+                if waits and rested_s < COOLDOWN_S:
                     yield "ports", f"{life} claims {key}, let go {rested_s} s before"
 
     def _released(self, event, record, before):

@@ -177,6 +177,20 @@ async def test_an_expired_worker_has_its_own_resting_ports_back_in_one_batch(cel
     ]
 
 
+async def test_a_return_whose_answer_is_lost_is_recognised(cell, broker):
+    async with cell.worker(ONE_PLACE, worker_id="w1") as worker:
+        first = worker.incarnation
+        await cell.expire_with_ports(worker)
+        broker.answers_to_lose = 1
+        await cell.notify(worker, "expired")
+        await eventually(lambda: worker.incarnation != first)
+        assert not broker.answers_to_lose
+        await worker.ready()
+    kinds = await cell.kinds()
+    assert kinds.count("WorkerRegistered") == 2
+    assert kinds.count("PortClaimed") == kinds.count("PortReleased") == 8
+
+
 async def test_whose_ports_another_holds_is_lost_and_touches_nothing(cell):
     worker = await cell.worker(ONE_PLACE, worker_id="w1").start()
     block = worker.ports["nixl"]
