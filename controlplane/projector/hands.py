@@ -24,6 +24,7 @@ from controlplane.telemetry import ProjectorMetrics
 from controlplane.viewfeed import ViewFeed
 from events import (
     ControlPlaneError,
+    InvalidIdentityError,
     PortReleased,
     Revision,
     WorkerExpired,
@@ -232,6 +233,8 @@ class Hands:
                 await self._append_expiry(again)
         except AppendConflictError:
             _log.info("expiry overtaken", worker_id=life.worker_id)
+        except InvalidIdentityError as error:
+            _log.error("life cannot be expired", error=str(error))
         except (LogUnavailableError, AppendOutcomeUnknownError, LogFullError) as error:
             _log.warning("expiry not appended", error=str(error))
         else:
@@ -263,10 +266,13 @@ class Hands:
         return None if again == plan else again
 
     async def _expiry_plan(self, effect: Expire) -> list[Pending]:
-        """The events that end the life: its worker's first, then its ports'."""
+        """The events that end the life: its worker's first, then its ports'.
+
+        Of a life that no worker can have (a stranger claimed) only the ports are freed.
+        """
         life, fold = effect.life, self._core.fold
         plan = []
-        if not life.ended:
+        if not life.ended and _has_a_name(life):
             event = WorkerExpired(
                 event_id=new_uuid7(),
                 at=self._tools.clock.now(),
@@ -359,3 +365,12 @@ class Hands:
 
     def _now(self) -> float:
         return self._tools.clock.monotonic()
+
+
+def _has_a_name(life: Life) -> bool:
+    """Whether a worker may be called so: then it has a subject."""
+    try:
+        worker_subject(life.namespace, life.worker_id)
+    except InvalidIdentityError:
+        return False
+    return True

@@ -18,9 +18,15 @@ from controlplane.settings import Settings
 from controlplane.telemetry import ProjectorMetrics
 from controlplane.topology import init
 from controlplane.viewfeed import ViewFeed
-from events import WorkerExpired
+from events import PortReleased, WorkerExpired
 from projections import Guard, Life
-from tests.support.fleet_builder import NAMESPACE, given, incarnation, registered
+from tests.support.fleet_builder import (
+    NAMESPACE,
+    claimed,
+    given,
+    incarnation,
+    registered,
+)
 from tests.support.projecting import ViewList, settled
 from tests.support.waiting import eventually
 
@@ -73,14 +79,18 @@ class Turns:
         events = [record.event async for record in self.log.read()]
         return [event for event in events if isinstance(event, WorkerExpired)]
 
+    async def released(self):
+        events = [record.event async for record in self.log.read()]
+        return [event.port for event in events if isinstance(event, PortReleased)]
+
 
 @asynccontextmanager
-async def turns():
+async def turns(*steps):
     broker, settings, clock = MemoryBroker(MemoryServer()), Settings(), StoppedClock()
     await broker.start()
     await init(broker, "c", settings)
     log = EventLog(broker, "c", settings)
-    records = given(registered("w1"))
+    records = given(*(steps or [registered("w1")]))
     for record in records:
         await log.append(record.event)
     core = settled(list(records), ViewList()).core
@@ -101,6 +111,18 @@ async def turns():
     async with asyncio.TaskGroup() as tasks:
         yield Turns(Hands(core, tools, tasks), log, clock, core)
     await broker.stop()
+
+
+@pytest.mark.parametrize("namespace", ["team.a", "", "x" * 500])
+async def test_of_a_life_that_no_worker_can_have_the_ports_are_let_go(namespace):
+    """A stranger can append such a claim; it must not end those who lead."""
+    claim = claimed("w9", 20000, 2, namespace=namespace)
+    async with turns(claim) as made:
+        (life,) = made.core.fold.lives.values()
+        made.hands.do([Expire(life, silent_for_s=12.0)])
+        await eventually(made.released)
+        assert await made.released() == [20000, 20001]
+        assert not await made.expiries()
 
 
 @pytest.mark.parametrize(
