@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml
 
 setup: $(STAMP) ## create .venv with everything in it
 
-demo: $(STAMP) ## a whole fleet on this machine: rolling update, kills, replay (ARGS="-o json")
+demo: $(STAMP) ## a fleet on this machine: update, kills, replay (ARGS="-o json")
 	@$(BIN)/controlplane demo $(ARGS)
 
 test: $(STAMP) ## every test, with a real nats-server, real processes and sockets
@@ -29,7 +29,7 @@ test: $(STAMP) ## every test, with a real nats-server, real processes and socket
 
 check: lint types contracts fast ## lint, format, types, import contracts and the fast rooms
 
-fast: $(STAMP) ## the tests that need no server; every branch of events/ and projections/
+fast: $(STAMP) ## tests without a server; all branches of events/, projections/
 	@$(BIN)/pytest -n $(WORKERS) $(FAST) --cov --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered
 
 lint: $(STAMP)
@@ -52,10 +52,10 @@ bench: $(STAMP) ## measure, each figure beside its ceiling in the same run
 sim: $(STAMP) ## new simulated seeds for a minute (ARGS="--seconds 600 --from 7")
 	@$(BIN)/python -m tests.simulation sim $(ARGS)
 
-soak: $(STAMP) ## the same for hours, gathering what fails; stop it at any time (ARGS="--hours 2")
+soak: $(STAMP) ## the same for hours, gathering failures (ARGS="--hours 2")
 	@$(BIN)/python -m tests.simulation soak $(ARGS)
 
-mutants: $(STAMP) ## deliberate faults, and which invariant catches each (ARGS="--only NAME")
+mutants: $(STAMP) ## deliberate faults, and what catches each (ARGS="--only NAME")
 	@$(BIN)/python -m tests.simulation mutants $(ARGS)
 
 metrics: $(STAMP) ## write the page that lists every metric
