@@ -78,7 +78,11 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """How full a host is, in ports. What is free is counted in the range asked for."""
+    """How full a host is, in ports.
+
+    What is free is counted in the range of the listing, and of a narrowed one all is:
+    then the four numbers add up to its length.
+    """
 
     host: Host
     held: int
@@ -93,12 +97,15 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True):
 class PortListing(msgspec.Struct, frozen=True, kw_only=True):
     """What there is to read of a table, in order of hosts and ports.
 
-    Of one host the digest is of that host's ports alone.
+    Of one host the digest is of that host's ports alone; a range leaves it as it is.
     """
 
     digest: str
     moment: Moment
     within: PortRange
+    """Where what is free is counted."""
+    narrowed: bool
+    """Whether ``within`` was asked for: what does not touch it is not listed."""
     hosts: tuple[HostSummary, ...]
     stretches: tuple[Stretch, ...]
 
@@ -107,10 +114,14 @@ def list_ports(
     table: PortTable,
     moment: Moment,
     *,
-    within: PortRange = DEFAULT_RANGE,
+    within: PortRange | None = None,
     host: Host | None = None,
 ) -> PortListing:
-    """The table, or one ``host`` of it, at a ``moment``; holes are those ``within``."""
+    """The table, or one ``host`` of it, at a ``moment``.
+
+    ``within`` a range only what touches it is listed, each stretch whole. None: all
+    is, and what is free is counted in the default range.
+    """
     found = sorted(
         ((key, state) for key, state in table.ports.items() if host in {None, key[0]}),
         key=lambda item: item[0],
@@ -119,15 +130,21 @@ def list_ports(
     for key, state in found:
         by_host.setdefault(key[0], []).append((key, state))
     total = digest.total_of(state for _, state in found)
+    stretches = _stretches((state for _, state in found), moment)
     return PortListing(
         digest=table.digest if host is None else digest.digest_text(total),
         moment=moment,
-        within=within,
+        within=within or DEFAULT_RANGE,
+        narrowed=within is not None,
         hosts=tuple(
             _summary(name, [state for _, state in ports], moment, within)
             for name, ports in by_host.items()
         ),
-        stretches=tuple(_stretches((state for _, state in found), moment)),
+        stretches=tuple(
+            stretch
+            for stretch in stretches
+            if within is None or _touches(stretch, within)
+        ),
     )
 
 
@@ -224,10 +241,17 @@ def _stretch(run: list[PortState], moment: Moment) -> Stretch:
             assert_never(head)
 
 
+def _touches(stretch: Stretch, within: PortRange) -> bool:
+    return stretch.start <= within.last and within.first <= stretch.end
+
+
 # ---- hosts ---------------------------------------------------------------------
 def _summary(
-    host: Host, states: list[PortState], moment: Moment, within: PortRange
+    host: Host, states: list[PortState], moment: Moment, only: PortRange | None
 ) -> HostSummary:
+    if only is not None:
+        states = [state for state in states if state.port in only]
+    within = only or DEFAULT_RANGE
     taken = [state.port for state in states if not moment.is_free(state)]
     inside = [port for port in taken if port in within]
     ends = [within.first - 1, *inside, within.last + 1]

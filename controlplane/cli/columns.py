@@ -33,11 +33,30 @@ def table(
     columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int
 ) -> list[Text]:
     """A heading and the rows, none wider than ``width`` if that can be."""
-    cells = [[_text(cell) for cell in row] for row in rows]
+    lines = _texts(columns, rows)
+    widths = fit(columns, _natural(lines), width)
+    return [_line(columns, row, widths) for row in lines]
+
+
+def fitted(
+    columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int
+) -> list[int]:
+    """How wide a `table` of these makes its columns."""
+    return fit(columns, _natural(_texts(columns, rows)), width)
+
+
+def _texts(
+    columns: Sequence[Column], rows: Iterable[Sequence[Cell]]
+) -> list[list[Text]]:
     titles = [Text(column.title.upper(), style="bold") for column in columns]
-    natural = [max(cell_len(c.plain) for c in column) for column in zip(titles, *cells)]  # noqa: B905 - all rows have all columns
-    widths = fit(columns, natural, width)
-    return [_line(columns, row, widths) for row in (titles, *cells)]
+    return [titles, *([_text(cell) for cell in row] for row in rows)]
+
+
+def _natural(lines: list[list[Text]]) -> list[int]:
+    return [
+        max(cell_len(cell.plain) for cell in column)
+        for column in zip(*lines, strict=True)
+    ]
 
 
 def heading(columns: Sequence[Column], widths: Sequence[int]) -> Text:

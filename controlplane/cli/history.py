@@ -91,7 +91,8 @@ def replay(
         A revision, or a time as 2026-01-31T12:00:00 (UTC if it does not say): the
         last record to fold.
     ports
-        Show the port table too.
+        Show the port table too. A block is claimed port by port, one record each, in
+        a batch: at a revision within it the block is there in part, as 3/8.
 
     options
         What commands of its kind share.

@@ -10,11 +10,12 @@ from rich.text import Text
 from events import Host
 from projections import HostSummary, Moment, PortListing, PortRange, Stretch
 
-from .columns import Cell, Column, cut, shown, table
+from .columns import UNLIMITED, Cell, Column, cut, fitted, shown, table
 from .tables import DIGEST_SHORT, FAINT, NOTHING, ODD
 
+HOST: Final = Column(title="host", least=9, middle=True)
 BLOCK_COLUMNS: Final = (
-    Column(title="host", least=9, middle=True),
+    HOST,
     Column(title="ports"),
     Column(title="size", right=True),
     Column(title="state"),
@@ -27,23 +28,52 @@ BLOCK_COLUMNS: Final = (
 def ports_table(
     listing: PortListing, width: int, host: Host | None = None
 ) -> list[Text]:
-    """A row for each host, then one for each block that is not free."""
+    """A row for each host, then one for each block that is not free.
+
+    A host's name is cut alike in both.
+    """
     if not listing.hosts:
         where = "in this cell" if host is None else f"on host {shown(host)}"
         said = cut(f"no port was ever claimed {where}", width)
         return [Text(said, style=FAINT)]
+    columns = host_columns(listing.within)
     hosts = [_host_row(summary) for summary in listing.hosts]
-    lines = table(host_columns(listing.within), hosts, width)
     if not listing.stretches:
-        return [*lines, Text(), Text("no port is held or resting", style=FAINT)]
+        where = f" in {listing.within}" if listing.narrowed else ""
+        said = cut(f"no port is held or resting{where}", width)
+        return [*table(columns, hosts, width), Text(), Text(said, style=FAINT)]
     blocks = [_block_row(stretch, listing.moment) for stretch in listing.stretches]
-    return [*lines, Text(), *table(BLOCK_COLUMNS, blocks, width)]
+    most = min(
+        _room_for_hosts(columns, hosts, width),
+        _room_for_hosts(BLOCK_COLUMNS, blocks, width),
+    )
+    return [
+        *table(columns, _cut_hosts(hosts, most), width),
+        Text(),
+        *table(BLOCK_COLUMNS, _cut_hosts(blocks, most), width),
+    ]
+
+
+def _room_for_hosts(
+    columns: tuple[Column, ...], rows: list[list[Cell]], width: int
+) -> int:
+    """How wide a host's name may be in such a table; as it likes if none is cut."""
+    room, wanted = (fitted(columns, rows, most)[0] for most in (width, UNLIMITED))
+    return room if room < wanted else width
+
+
+def _cut_hosts(rows: list[list[Cell]], most: int) -> list[list[Cell]]:
+    """The rows with names of hosts that are nowhere wider than ``most``."""
+    return [
+        [cut(shown(str(name)), most, middle=HOST.middle), *cells]
+        for name, *cells in rows
+    ]
 
 
 def host_columns(within: PortRange) -> tuple[Column, ...]:
     """The columns of hosts; what is free and the hole are counted ``within``."""
     return (
-        Column(title="host", least=12, middle=True),
+        HOST,
         Column(title="held", right=True),
         Column(title="resting", right=True),
         Column(title="unreadable", right=True),
@@ -90,8 +120,8 @@ def _block_row(stretch: Stretch, moment: Moment) -> list[Cell]:
         _size(stretch),
         Text(stretch.state, style=_STYLES[stretch.state]),
         _since(stretch.since, moment.at),
-        _holder(stretch),
-        _why(stretch, moment),
+        _holder(stretch, moment),
+        _why(stretch),
     ]
 
 
@@ -112,18 +142,21 @@ def _since(since: datetime, at: datetime | None) -> str:
     return f"{since:%Y-%m-%d}"
 
 
-def _holder(stretch: Stretch) -> str:
+def _holder(stretch: Stretch, moment: Moment) -> Cell:
+    """Who has it; of what rests, which nobody has, for how much longer it does."""
     owner = stretch.owner
-    return NOTHING if owner is None else f"{owner.namespace}/{owner.worker_id}"
+    if owner is not None:
+        return f"{owner.namespace}/{owner.worker_id}"
+    if stretch.free_at is None or moment.at is None:
+        return NOTHING
+    left_s = (stretch.free_at - moment.at).total_seconds()
+    return Text(f"{left_s:.1f} s left", style=FAINT)
 
 
-def _why(stretch: Stretch, moment: Moment) -> str:
-    """What it is held for, or why it rests and for how much longer."""
+def _why(stretch: Stretch) -> str:
+    """What it is held for, or why it rests."""
     if stretch.state == "unreadable":
         return "see log tail"
     if stretch.state == "held":
         return stretch.reason or NOTHING
-    if stretch.free_at is None or moment.at is None:
-        return stretch.cause or NOTHING
-    left_s = (stretch.free_at - moment.at).total_seconds()
-    return f"{stretch.cause}, {left_s:.1f} s"
+    return stretch.cause or NOTHING

@@ -32,7 +32,7 @@ DIGITS_MAX: Final = 5
 def ports(
     *,
     host: str | None = None,
-    within: str = str(DEFAULT_RANGE),
+    within: str | None = None,
     options: Listing = LISTING,
 ) -> int:
     """List the ports that are held or resting, by blocks, and the room on each host.
@@ -40,9 +40,10 @@ def ports(
     Parameters
     ----------
     host
-        Only this host, by the name that its claims have.
+        Only this host, by the name that its claims have: as the list shows it.
     within
-        The range in which free ports and the largest hole are counted.
+        Only what touches this range, as 21000-22000, and the room in it. Without it
+        everything is listed, and the room is that of 20000-30000.
 
     options
         What commands of its kind share.
@@ -50,11 +51,11 @@ def ports(
     """
     if host is not None:
         check_host(host)
-    span = parse_within(within)
+    span = None if within is None else parse_within(within)
     return run(lambda: _ports(host, span, options), options)
 
 
-async def _ports(host: Host | None, within: PortRange, options: Listing) -> int:
+async def _ports(host: Host | None, within: PortRange | None, options: Listing) -> int:
     async with opened(options) as plane:
         with Progress() as progress:
             then = await replay_ports(plane.broker, plane.log, host, progress)

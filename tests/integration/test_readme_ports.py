@@ -30,7 +30,7 @@ async def test_the_worker_has_its_ports_while_it_serves(shared_nats_server):
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        f"{examples()[0]}\nasyncio.run(serve())\n",
+        examples()[0],
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, **where, "CP_HOST": HOST},
         cwd=ROOT,

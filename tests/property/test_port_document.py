@@ -114,7 +114,9 @@ def test_a_host_has_the_room_that_a_claimant_finds(log, moment):
             cooldown_s=moment.cooldown_s,
         )
         assert (summary.free, summary.largest_hole) == (found.free, found.largest_hole)
-        assert summary.resting >= found.resting
+        assert summary.resting == found.resting
+        taken = summary.held + summary.resting + summary.unreadable
+        assert taken + summary.free == len(WITHIN)
         start = summary.largest_hole_start
         assert (start is None) == (summary.largest_hole == 0)
         hole = range(start or 0, (start or 0) + summary.largest_hole)

@@ -29,6 +29,16 @@ def test_the_readme_shows_what_is_printed():
     assert f"```text\n{screen('ports_few')}```" in README.read_text(encoding="utf-8")
 
 
+def test_a_host_is_named_alike_in_both_tables_of_ports():
+    above, below = screen("ports_long_host").split("\n\n")
+    names = [
+        {line.split()[0] for line in lines.splitlines() if "revision" not in line}
+        for lines in (above, below)
+    ]
+    assert names[0] == names[1]
+    assert any("…" in name for name in names[0]), "there was no room for all of it"
+
+
 @pytest.mark.parametrize("name", SCREENS)
 def test_no_line_is_wider_than_the_terminal(name):
     lines = screen(name).splitlines()

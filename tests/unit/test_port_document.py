@@ -167,6 +167,29 @@ def test_the_largest_hole_is_the_first_of_the_largest(steps, hole, start):
     assert (summary.largest_hole, summary.largest_hole_start) == (hole, start)
 
 
+def test_of_a_range_only_what_touches_it_is_listed_and_counted():
+    steps = [
+        claimed("w1", 2000, 4),
+        claimed("w2", 2004, 2),
+        claimed("w3", 2008, 4),
+        claimed("w4", 3000, 2, host="elsewhere"),
+        released(3000, 2, host="elsewhere"),
+    ]
+    listing = listed(*steps, within=PortRange(2003, 2008))
+    found = [(s.start, s.end, s.block_size) for s in listing.stretches]
+    assert found == [(2000, 2003, 4), (2004, 2005, 2), (2008, 2011, 4)], "whole"
+    here, elsewhere = listing.hosts
+    assert (here.held, here.resting, here.free) == (4, 0, 2), "in the range"
+    assert (elsewhere.resting, elsewhere.free) == (0, 6), "it has room there"
+    assert [
+        s.start for s in listed(*steps, within=PortRange(2006, 2007)).stretches
+    ] == []
+    everything = listed(*steps)
+    assert everything.digest == listing.digest, "of the whole table"
+    assert len(everything.stretches) == 4, "all, though not in the default range"
+    assert everything.hosts[0].free == 10_001
+
+
 def test_hosts_are_told_apart_and_in_order():
     steps = [claimed("w1", 20000, 2, host=h) for h in ("b", "a")]
     listing = listed(*steps, silent_for(s=9))

@@ -29,6 +29,7 @@ from projections import (
     Fleet,
     FoldState,
     Moment,
+    PortRange,
     PortTable,
     Touched,
     fold_all,
@@ -119,6 +120,16 @@ def a_few_ports() -> Story:
     )
 
 
+def a_long_host() -> Story:
+    """A host named as a cluster names it, and a short one."""
+    pod = "vllm-decode-7f9c8d6b5-{}.team-a.svc.cluster.local"
+    return given(
+        claimed("w1", 20000, 8, host="10.0.0.7"),
+        claimed("vllm-decode-7f9c8d6b5-x2x4z", 20000, 8, host=pod.format("x2x4z")),
+        claimed("w2", 20000, host=pod.format("k9q7w"), reason="nixl_side_channel"),
+    )
+
+
 def _fleet(story: Story, *, until: int | None = None) -> Fleet:
     records = list(story)[:until]
     state = fold_all(FoldState(), records)
@@ -171,11 +182,15 @@ def _routers() -> list[Text]:
 
 
 def _ports(
-    story: Story, *, host: str | None = None, later_s: float = 0.5
+    story: Story,
+    *,
+    host: str | None = None,
+    within: PortRange | None = None,
+    later_s: float = 0.5,
 ) -> list[Text]:
     state = fold_all(FoldState(), story)
-    at = state.recorded_at or START
-    return _listed(state.ports, at + timedelta(seconds=later_s), host, state.revision)
+    at = (state.recorded_at or START) + timedelta(seconds=later_s)
+    return _listed(state.ports, at, host, state.revision, within)
 
 
 def _replay_ports(story: Story) -> list[Text]:
@@ -185,9 +200,13 @@ def _replay_ports(story: Story) -> list[Text]:
 
 
 def _listed(
-    table: PortTable, at: datetime, host: str | None, revision: int
+    table: PortTable,
+    at: datetime,
+    host: str | None,
+    revision: int,
+    within: PortRange | None = None,
 ) -> list[Text]:
-    listing = list_ports(table, Moment(at, 5.0), host=host)
+    listing = list_ports(table, Moment(at, 5.0), within=within, host=host)
     footer = ports_footer(listing, WIDTH, f"revision {revision}", "log …97cee4a0")
     return [*ports_table(listing, WIDTH, host), footer]
 
@@ -242,6 +261,9 @@ SCREENS: dict[str, Callable[[], list[Text]]] = {
     "ports": lambda: _ports(a_host_in_use()),
     "ports_few": lambda: _ports(a_few_ports(), later_s=1.5),
     "ports_of_a_host": lambda: _ports(a_host_in_use(), host="10.0.0.12"),
+    "ports_within": lambda: _ports(a_host_in_use(), within=PortRange(20010, 20199)),
+    "ports_none_within": lambda: _ports(a_few_ports(), within=PortRange(21000, 22000)),
+    "ports_long_host": lambda: _ports(a_long_host()),
     "ports_all_free": lambda: _ports(
         given(claimed("w1", 20000, 8), released(20000, 8)), later_s=6
     ),
