@@ -41,6 +41,7 @@ from projections import Lacking, PortBlock, Want, check_wants, choose
 from .drafts import Drafts
 from .keeping import Keeper
 from .machine import Machine
+from .owners import check_owner
 from .settling import Settling
 from .sockets import BusyPort, hold
 from .together import Together
@@ -128,8 +129,9 @@ class Claimer:
         `LogUnavailableError`, `LogFullError` (nothing is held);
         `AppendOutcomeUnknownError`: what landed after all is released in time.
         """
-        host = self.host(host, bind_check=bind_check)
+        check_owner(owner)
         check_lease_ttl_s(lease_ttl_s)
+        host = self.host(host, bind_check=bind_check)
         if not wants:
             rule = "at least one block"
             raise SettingsError(field="wants", value=tuple(wants), rule=rule)
