@@ -17,9 +17,15 @@ from itertools import count
 from typing import Final, TypeAlias
 
 import msgspec
+from immutables import Map
+from msgspec.structs import replace
 
 from controlplane.broker import Broker
-from controlplane.errors import LogUnavailableError, StreamMissingError
+from controlplane.errors import (
+    HistoryTruncatedError,
+    LogUnavailableError,
+    StreamMissingError,
+)
 from controlplane.eventlog import EventLog, LogState
 from controlplane.settings import Settings
 from events import Host, Record, Revision, encode_token
@@ -98,15 +104,18 @@ class HostWatch:
     # ---- looking ---------------------------------------------------------------
     @property
     def looked(self) -> bool:
-        """Whether anything was ever read."""
+        """Whether all was ever read, of the log that is there now."""
         return bool(self._seen)
 
     async def look(self, *, anew: bool = False) -> None:
         """Read what the log has on this host now, by its leader.
 
         All who ask while a look is under way share the next one. ``anew``: forget what
-        is known first, for the case that records were removed from under it. Raises
-        `LogUnavailableError`.
+        is known first, for the case that records were removed from under it; but not
+        if the log's beginning is gone. A look that is cut goes on where it was. Raises
+        `LogUnavailableError` when nothing more is read for the time of
+        ``settings.connect_timeout_s``; `HistoryTruncatedError` when the log's
+        beginning is gone and was not read before: nobody can say who holds what.
         """
         asked = self._looks
         async with self._turn:
@@ -137,7 +146,7 @@ class HostWatch:
             except StreamMissingError:
                 raise
             except (LogUnavailableError, TimeoutError) as error:
-                if self._position != before:
+                if self._position > before:
                     deadline = loop.time() + patience_s
                 if loop.time() >= deadline:
                     raise self._unavailable(error) from error
@@ -155,12 +164,16 @@ class HostWatch:
             self._log.state(), self._log.last(self._subject), self._own_last()
         )
         if self._is_replaced(state, head, own):
-            self._begin_anew(is_another=bool(self.log_id))
-        elif self._anew:
+            self._begin_anew(is_another=self.log_id not in {"", state.log_id})
+            # At once: an attempt that is cut is no reason to read from the beginning.
+            self.log_id = state.log_id
+        elif self._anew and state.first_revision == 1:
             self._begin_anew(is_another=False)
+        self._anew = False
+        self._check_beginning(state.first_revision)
         if head is not None:
             await self._read_up_to(head.revision)
-        self.log_id, self.now = state.log_id, state.now
+        self.now = state.now
         self._end = self._told = state.last_revision
 
     async def _own_last(self) -> Record | None:
@@ -171,15 +184,27 @@ class HostWatch:
     ) -> bool:
         """Whether the log is not the one that was read, or lost what was read last."""
         end = 0 if head is None else head.revision
+        purged = self._position < state.first_revision
         return (
             state.log_id != self.log_id
-            or end < self._position
+            or (end < self._position and not purged)
             or (own is not None and own.fingerprint != self._fingerprint)
         )
 
+    def _check_beginning(self, first: Revision) -> None:
+        """Whether all that was before ``first`` is known: it cannot be read again."""
+        if first <= 1:
+            return
+        if max(self._position, self._end) < first - 1:
+            raise HistoryTruncatedError(first=first)
+        # What a purged record said stands, but on its subject there is none any more.
+        kept = {port: at for port, at in self.known.revisions.items() if at >= first}
+        if len(kept) < len(self.known.revisions):
+            self.known = replace(self.known, revisions=Map(kept))
+
     def _begin_anew(self, *, is_another: bool) -> None:
-        self.known, self._position = HostPorts(host=self.host), 0
-        self._anew = False
+        self.known, self._position, self._end = HostPorts(host=self.host), 0, 0
+        self._seen = 0
         for port, why in list(self.shunned.items()):
             if is_another and isinstance(why, Landed):
                 del self.shunned[port]  # if it stands there, too, it will be read

@@ -15,6 +15,7 @@ from controlplane.identifiers import new_uuid7
 from controlplane.ports.watching import Contested, HostWatch
 from projections import PortBlock, Resting
 from tests.support.fleet_builder import claimed, given, released
+from tests.support.waiting import eventually
 
 HOST = "10.0.0.9"
 SETTINGS = cp.Settings(connect_timeout_s=0.3)
@@ -101,7 +102,7 @@ async def test_a_log_without_what_was_read_is_read_anew(cell):
 
 
 async def test_what_is_asked_anew_forgets_a_purged_port(cell):
-    await cell.say(claim(20000, "a"), claim(20001, "b"))
+    await cell.say(claim(19999, "o", "other"), claim(20000, "a"), claim(20001, "b"))
     await cell.watch.look()
     names = cell.log.names
     subject = names.absolute("log.port.10%2E0%2E0%2E9.20000")
@@ -134,6 +135,103 @@ async def test_a_look_goes_on_when_the_broker_is_back(cell):
     cell.server.reconnect(cell.broker)
     await looking
     assert sorted(cell.watch.known.ports) == [20000]
+
+
+# ---- a look that is cut --------------------------------------------------------------
+class Cutting:
+    """A broker's client that falls silent after so many batches of one record each."""
+
+    def __init__(self, broker: MemoryBroker, batches: int) -> None:
+        self._broker, self._batches = broker, batches
+        self.afters: list[int] = []
+
+    def __getattr__(self, name: str):
+        return getattr(self._broker, name)
+
+    async def read(self, stream, *, after=0, **options):
+        self.afters.append(after)
+        left = self._batches
+        async for batch in self._broker.read(stream, after=after, **options):
+            for message in batch:
+                if not left:
+                    await asyncio.Event().wait()
+                left -= 1
+                yield [message]
+
+
+async def test_a_look_that_is_cut_goes_on_where_it_was(cell):
+    await cell.say(*(claim(20000 + n, "a") for n in range(7)))
+    cutting = Cutting(cell.broker, 3)
+    watch = HostWatch(cell.log, cutting, SETTINGS, HOST)
+    await watch.look()
+    assert cutting.afters == [0, 3, 6]
+    assert sorted(watch.known.ports) == list(range(20000, 20007))
+
+
+async def test_what_a_cancelled_look_read_is_kept(cell):
+    await cell.say(*(claim(20000 + n, "a") for n in range(7)))
+    cutting = Cutting(cell.broker, 3)
+    watch = HostWatch(cell.log, cutting, SETTINGS, HOST)
+    looking = asyncio.create_task(watch.look())
+    await eventually(lambda: watch._position == 3)
+    looking.cancel()
+    await asyncio.wait([looking])
+    assert not watch.looked
+    await watch.look()
+    assert cutting.afters == [0, 3, 6]
+
+
+async def test_a_look_that_reads_nothing_more_says_so_in_time(cell):
+    await cell.say(claim(20000, "a"), claim(20001, "a"))
+    watch = HostWatch(cell.log, Cutting(cell.broker, 0), SETTINGS, HOST)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(cp.LogUnavailableError):
+        await watch.look()
+    assert asyncio.get_running_loop().time() - began < 5
+
+
+# ---- a log whose beginning is gone ---------------------------------------------------
+async def purge(cell, up_to: int) -> None:
+    await cell.broker.purge_stream(cell.log.names.log_stream, up_to=up_to)
+
+
+@pytest.mark.parametrize("up_to", [2, 3, 4])
+async def test_who_did_not_read_a_purged_beginning_knows_too_little(cell, up_to):
+    await cell.say(claim(20000, "a"), claim(20001, "b"), claim(20002, "c"))
+    await purge(cell, up_to)
+    for _ in range(2):
+        with pytest.raises(cp.HistoryTruncatedError) as refused:
+            await cell.watch.look()
+        assert refused.value.first == up_to
+        assert not cell.watch.looked
+
+
+@pytest.mark.parametrize("anew", [False, True])
+async def test_who_read_a_purged_beginning_knows_it_still(cell, anew):
+    await cell.say(claim(20000, "a"), claim(20001, "b"), claim(19999, "c", "other"))
+    await cell.watch.look()
+    await cell.say(claim(20002, "d"))
+    await purge(cell, 4)
+    await cell.watch.look(anew=anew)
+    assert sorted(cell.watch.known.ports) == [20000, 20001, 20002]
+    assert cell.watch.standing(20000, "a") == 0, "nothing is on its subject any more"
+    assert cell.watch.standing(20002, "d") == 4
+
+
+async def test_who_read_nothing_else_before_the_purge_knows_all_if_all_is_purged(cell):
+    last = await cell.say(claim(20000, "a"), claim(20001, "b"))
+    await cell.watch.look()
+    await purge(cell, last + 1)
+    await cell.watch.look()
+    assert sorted(cell.watch.known.ports) == [20000, 20001]
+
+
+async def test_who_read_a_part_of_what_was_purged_knows_too_little(cell):
+    await cell.say(claim(20000, "a"))
+    await cell.watch.look()
+    await purge(cell, 1 + await cell.say(claim(20001, "b"), claim(20002, "c")))
+    with pytest.raises(cp.HistoryTruncatedError):
+        await cell.watch.look()
 
 
 # ---- what this process does ----------------------------------------------------------
