@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from typing import Final
@@ -37,6 +38,10 @@ class Kept(msgspec.Struct):
     beat: Beat
     every_s: float
     due_at: float = 0.0
+    heard_at: float | None = None
+    """When it was last said to live."""
+    longest_s: float = 0.0
+    """Its longest silence so far."""
 
 
 class BeatSchedule:
@@ -66,6 +71,14 @@ class BeatSchedule:
         with self._lock:
             self._kept.pop(key, None)
 
+    def silence_s(self, key: Hashable, at: float) -> float:
+        """A life's longest silence, up to ``at``; 0 for one that is not kept."""
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None or kept.heard_at is None:
+                return 0.0
+            return max(kept.longest_s, at - kept.heard_at)
+
     def hurry(self) -> None:
         """Make every beat due."""
         with self._lock:
@@ -81,6 +94,9 @@ class BeatSchedule:
         for kept in self._kept.values():
             if kept.due_at <= at:
                 kept.due_at = at + kept.every_s
+                if kept.heard_at is not None:
+                    kept.longest_s = max(kept.longest_s, at - kept.heard_at)
+                kept.heard_at = at
                 yield kept.subject, kept.beat
 
     def next_at(self) -> float | None:
@@ -139,7 +155,7 @@ class Beater:
 
 
 class BeatThread:
-    """All beats of a plane. The thread starts with the first life.
+    """All beats of a plane. The thread starts with the first life, and once.
 
     ``connect`` makes the thread's own broker connection; it is called in the thread,
     as often as a connection is needed. The thread does not keep the process alive.
@@ -156,6 +172,7 @@ class BeatThread:
         self._schedule: Final = BeatSchedule()
         self._lock: Final = threading.Lock()
         self._thread: _Thread | None = None
+        self._stopped = False
 
     @property
     def running(self) -> bool:
@@ -166,11 +183,15 @@ class BeatThread:
     def keep(self, key: Hashable, subject: str, beat: Beat, ttl_s: float) -> None:
         """Beat for a life, at once and then ``settings.beats_per_ttl`` times a lease.
 
-        A life of the same key is replaced.
+        A life of the same key is replaced. After `stop` nothing is kept: nobody is
+        left who would end it.
         """
         every_s = ttl_s / self._settings.beats_per_ttl
-        self._schedule.keep(key, Kept(subject, beat, every_s))
+        kept = Kept(subject, beat, every_s, heard_at=time.monotonic())
         with self._lock:
+            if self._stopped:
+                return
+            self._schedule.keep(key, kept)
             if self._thread is None:
                 beater = Beater(self._schedule, self._metrics)
                 self._thread = _Thread(self._connect, beater)
@@ -187,9 +208,17 @@ class BeatThread:
         """Beat no more for this life. Idempotent."""
         self._schedule.drop(key)
 
+    def silence_s(self, key: Hashable) -> float:
+        """How long a life was silent at the longest, until now; unknown: 0.
+
+        The clock goes on while the process is stopped.
+        """
+        return self._schedule.silence_s(key, time.monotonic())
+
     async def stop(self) -> None:
-        """End the thread and close its connection, within `STOP_S`. Idempotent."""
+        """End the thread and close its connection, within `STOP_S`, for good."""
         with self._lock:
+            self._stopped = True
             thread, self._thread = self._thread, None
         if thread is not None:
             thread.end()

@@ -142,13 +142,37 @@ async def test_the_thread_survives_whatever_a_connection_does(monkeypatch):
     assert not thread.is_alive()
 
 
-async def test_the_thread_starts_again_after_a_stop():
+async def test_the_thread_does_not_start_again_after_a_stop():
+    """Whoever comes late would beat for as long as the process lives."""
     beats = BeatThread(lambda: MemoryBroker(MemoryServer()), Settings())
     beats.change("w", BEAT)
     beats.drop("w")
     assert not beats.running
-    for _ in range(3):
-        beats.keep("w", "cp.t.beat.ns.w", BEAT, ttl_s=10.0)
-        assert beats.running
+    beats.keep("w", "cp.t.beat.ns.w", BEAT, ttl_s=10.0)
+    assert beats.running
+    for _ in range(2):
         await beats.stop()
+        beats.keep("late", "cp.t.beat.ns.late", BEAT, ttl_s=10.0)
         assert not beats.running
+
+
+def test_the_longest_silence_of_a_life_is_remembered():
+    schedule = BeatSchedule()
+    assert schedule.silence_s("w", 100.0) == 0.0
+    schedule.keep("w", kept(1.0))
+    assert schedule.silence_s("w", 100.0) == 0.0
+    schedule.due(10.0)
+    assert schedule.silence_s("w", 10.5) == 0.5
+    schedule.due(11.0)
+    assert schedule.silence_s("w", 17.0) == 6.0  # it may just be waking up…
+    schedule.due(17.0)
+    schedule.due(18.0)
+    assert schedule.silence_s("w", 18.0) == 6.0  # …or beat since
+
+
+async def test_silence_is_counted_from_the_first_word_on():
+    beats = BeatThread(lambda: MemoryBroker(MemoryServer()), Settings())
+    assert beats.silence_s("w") == 0.0
+    beats.keep("w", "cp.t.beat.ns.w", BEAT, ttl_s=10.0)
+    assert 0.0 <= beats.silence_s("w") < 5.0
+    await beats.stop()
