@@ -43,8 +43,9 @@ from .keeping import Keeper
 from .machine import Machine
 from .owners import check_owner
 from .settling import Settling
-from .sockets import BusyPort, hold
+from .sockets import FAMILIES, BusyPort, hold
 from .together import Together
+from .turns import SOCKET_TURNS
 from .watching import HostWatch, Watches
 
 LOST_BEFORE_LOOK: Final = 2
@@ -212,11 +213,13 @@ class Claimer:
         """Claim ``blocks`` while sockets are held on them; or how that ended."""
         if not ask.bind_check:
             return await self._append(ask, blocks)
-        sockets: ExitStack | BusyPort = hold(p for block in blocks for p in block)
-        if isinstance(sockets, BusyPort):
-            return sockets
-        with sockets:
-            return await self._append(ask, blocks)
+        ports = [port for block in blocks for port in block]
+        async with SOCKET_TURNS.taking(len(ports) * len(FAMILIES)):
+            sockets: ExitStack | BusyPort = hold(ports)
+            if isinstance(sockets, BusyPort):
+                return sockets
+            with sockets:
+                return await self._append(ask, blocks)
 
     async def _append(
         self, ask: _Ask, blocks: tuple[PortBlock, ...]
