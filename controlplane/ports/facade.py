@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
@@ -30,8 +30,8 @@ from projections import (
     Want,
 )
 
-from .claimer import Claimer
-from .lives import Life, Lives
+from .claimer import Claimed, Claimer
+from .lives import Lives
 
 CLOSE_S: Final = 4.0
 """So long leaving may take; then the leases clean up."""
@@ -102,28 +102,56 @@ class Ports:
         `PortsExhaustedError` when there is no room, and as `Claimer.claim`.
         """
         want = Want(reason, size, within)
-        if self._closed:
-            raise StoppedError(name="Ports", reason="the plane was left")
-        life = None if owner is not None else self._lives.expect(lease_ttl_s, size)
-        with self._busy():
-            try:
-                claimed = await self.claimer.claim(
-                    [want],
-                    host=host,
-                    owner=owner or _owner(life),
-                    lease_ttl_s=lease_ttl_s,
-                    bind_check=bind_check,
-                )
-            except BaseException:
-                if life is not None:
-                    self._lives.missed(life, size)
-                raise
-            (block,) = claimed.blocks
-            if life is not None:
-                self._lives.granted(life, block, claimed.revision, claimed.log_id)
-        if self._closed:
-            raise StoppedError(name="Ports", reason="the plane was left meanwhile")
-        return block
+
+        async def claim_for(owner: PortOwner) -> Claimed:
+            return await self.claimer.claim(
+                [want],
+                host=host,
+                owner=owner,
+                lease_ttl_s=lease_ttl_s,
+                bind_check=bind_check,
+            )
+
+        while True:
+            if self._closed:
+                raise StoppedError(name="Ports", reason="the plane was left")
+            with self._busy():
+                if owner is not None:
+                    block = self._unless_left((await claim_for(owner)).blocks[0])
+                else:
+                    block = await self._claim_here(claim_for, lease_ttl_s, size)
+            if block is not None:
+                return block
+
+    async def _claim_here(
+        self,
+        claim_for: Callable[[PortOwner], Awaitable[Claimed]],
+        lease_ttl_s: float,
+        size: int,
+    ) -> PortBlock | None:
+        """Claim for a life of this plane; None: it ended while the claim was made."""
+        life = self._lives.expect(lease_ttl_s, size)
+        try:
+            claimed = await claim_for(life.owner)
+        except BaseException:
+            self._lives.missed(life, size)
+            raise
+        block = self._unless_left(claimed.blocks[0])
+        if block is not None and self._lives.granted(
+            life, block, claimed.revision, claimed.log_id
+        ):
+            return block
+        self._lives.missed(life, size)
+        if block is not None:
+            self._release_later(block)
+        return None
+
+    def _unless_left(self, block: PortBlock) -> PortBlock | None:
+        """The block that was just claimed; None: nobody here may have it any more."""
+        if not self._closed:
+            return block
+        self._release_later(block)
+        return None
 
     async def release(self, block: PortBlock) -> None:
         """Let ``block`` go; it rests for the cool-down. Idempotent.
@@ -216,7 +244,7 @@ class Ports:
             case Held(claim_id=claim_id, owner=owner, reason=reason, since=since):
                 return PortHolding(port, claim_id, owner, reason, since, "held")
             case Resting(claim_id=claim_id, cause=cause, since=since):
-                if now is not None and since + self._cooldown <= now:
+                if now is not None and now - since >= self._cooldown:
                     return None
                 return PortHolding(port, claim_id, None, cause, since, "resting")
         why = "its last record cannot be read"
@@ -228,7 +256,7 @@ class Ports:
         if self._own is None:
             namespace = worker_namespace(None, self._environ)
             self._own = Lives(self._beats, self._names, namespace)
-        if not self._hearing:
+        if not self._hearing:  # before the plane's start nothing can be spawned
             self._hearing = self._spawn(self._listen(self._own))
         return self._own
 
@@ -262,6 +290,8 @@ class Ports:
                 if self._under_way:
                     await asyncio.wait(tuple(self._under_way), timeout=FINISH_S)
                 await self._let_go()
+                if self._under_way:  # what they still get is let go at once
+                    await asyncio.wait(tuple(self._under_way))
         except (ControlPlaneError, TimeoutError) as error:
             reason = str(error) or "no answer in time"
             _log.warning("ports left to their leases", reason=reason)
@@ -300,8 +330,3 @@ class _UnderWay:
     def __exit__(self, *_: object) -> None:
         self._calls.pop(self._end)
         self._end.set_result(None)
-
-
-def _owner(life: Life | None) -> PortOwner:
-    assert life is not None, "a claim has an owner, or a life of the plane's"  # noqa: S101
-    return life.owner

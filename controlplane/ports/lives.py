@@ -1,8 +1,9 @@
 """The lives of claims that no worker owns: they beat until the last port is let go.
 
 Claims of one plane with equal leases share a life, for they live and die together;
-a life has at most `PORTS_MAX` ports. One that holds nothing any more does not come
-back: the next claim begins another.
+a life has at most `PORTS_MAX` ports. One that holds nothing any more, was called over
+by the leader or was silent for longer than its lease does not come back: the next
+claim begins another.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Lives:
     def expect(self, lease_ttl_s: float, ports: int) -> Life:
         """The life for a claim of so many ports; `granted` or `missed` comes next."""
         for life in self._lives:
+            self._end_if_silent(life)
             room = life.count + ports <= PORTS_MAX
             if life.open and life.lease_ttl_s == lease_ttl_s and room:
                 break
@@ -78,8 +80,14 @@ class Lives:
 
     def granted(
         self, life: Life, block: PortBlock, revision: Revision, log_id: str
-    ) -> None:
-        """The claim stands, its last record at ``revision``."""
+    ) -> bool:
+        """The claim stands, its last record at ``revision``.
+
+        False: its life ended meanwhile, and with it the claim; call `missed`.
+        """
+        self._end_if_silent(life)
+        if not life.open:
+            return False
         life.blocks[block.claim_id] = block
         first = life.beat is None
         life.beat = Beat(
@@ -91,6 +99,7 @@ class Lives:
         elif life.renewal is None:
             loop = asyncio.get_running_loop()
             life.renewal = loop.call_later(AGAIN_S, self._renew, life)
+        return True
 
     def _renew(self, life: Life) -> None:
         """Tell in the beats of the claims since."""
@@ -118,16 +127,34 @@ class Lives:
         if life.renewal is not None:
             life.renewal.cancel()
 
+    def _end_if_silent(self, life: Life) -> None:
+        """No more ports for a life whose lease may have ended unheard.
+
+        That is so when this process was stopped, or had no broker, for so long.
+        """
+        silent_s = self._beats.silence_s(self._key(life))
+        if life.open and silent_s > life.lease_ttl_s:
+            life.open = False
+            _log.warning(
+                "claims without a worker may be lost",
+                incarnation=life.owner.incarnation,
+                reason=f"silent for {silent_s:.1f} s of {life.lease_ttl_s:g} s",
+                blocks=_named(life),
+            )
+
     def told(self, notice: WireNotice) -> None:
         """The leader says that a life is over: it gets no more ports.
 
         What it held is looked at when it is released.
         """
         for life in self._lives:
-            ours = life.owner.incarnation == notice.incarnation
-            if ours and life.open and life.blocks:
+            if life.owner.incarnation == notice.incarnation and life.open:
                 life.open = False
-                _log.warning("claims without a worker were told", **_words(notice))
+                _log.warning(
+                    "claims without a worker were told",
+                    **_words(notice),
+                    blocks=_named(life),
+                )
 
     def silence(self) -> None:
         """All fall silent."""
@@ -136,6 +163,11 @@ class Lives:
 
     def _key(self, life: Life) -> tuple[str, str]:
         return ("ports", life.owner.incarnation)
+
+
+def _named(life: Life) -> list[str]:
+    """What a life held, as far as known."""
+    return [f"{b.host} {b.start}+{b.size}" for b in life.blocks.values()]
 
 
 def _words(notice: WireNotice) -> dict[str, Any]:

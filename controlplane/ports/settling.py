@@ -25,10 +25,11 @@ PAUSE_S_MIN: Final = 0.1
 
 
 class Settling:
-    """Settles claims in the background for as long as its plane runs.
+    """Settles claims in the background until it is closed with its plane.
 
     ``release`` lets blocks go that landed; ``done`` hears of blocks that are settled.
-    Its tasks are its own, for they have to outlive whoever was cancelled.
+    Its tasks are its own, for they have to outlive whoever was cancelled. What comes
+    after the close is left to its lease, as what was not settled by then.
     """
 
     def __init__(
@@ -42,7 +43,8 @@ class Settling:
         self._log, self._release, self._done = log, release, done
         self._chance = chance
         # A dict, for its order: what began first is waited for first.
-        self._tasks: Final[dict[asyncio.Task[None], None]] = {}
+        self._tasks: Final[dict[asyncio.Task[None], Sequence[PortBlock]]] = {}
+        self._closed = False
 
     def adopt(
         self,
@@ -51,11 +53,11 @@ class Settling:
         under_way: asyncio.Future[Appended] | None = None,
     ) -> None:
         """Settle the claim ``pending`` on ``blocks``; ``under_way``: its append is."""
-        self._begin(self._settle(pending, blocks, under_way))
+        self._begin(self._settle(pending, blocks, under_way), blocks)
 
     def let_go(self, blocks: Sequence[PortBlock], then: Callable[[], None]) -> None:
         """Release ``blocks``, however long that takes, and call ``then``."""
-        self._begin(self._let_go_and(blocks, then))
+        self._begin(self._let_go_and(blocks, then), blocks)
 
     async def _let_go_and(
         self, blocks: Sequence[PortBlock], then: Callable[[], None]
@@ -63,9 +65,15 @@ class Settling:
         await self._let_go(blocks)
         then()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(
+        self, work: Coroutine[Any, Any, None], blocks: Sequence[PortBlock]
+    ) -> None:
+        if self._closed:
+            work.close()
+            _leave(blocks)
+            return
         task = asyncio.create_task(work)
-        self._tasks[task] = None
+        self._tasks[task] = blocks
         task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
 
     async def _settle(
@@ -124,10 +132,24 @@ class Settling:
 
     async def close(self, within_s: float) -> None:
         """Wait for all, at most so long; then give up: the lease does the rest."""
-        if self._tasks:
-            await asyncio.wait(tuple(self._tasks), timeout=within_s)
-        left = tuple(self._tasks)
-        for task in left:
-            task.cancel()
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + within_s
+        try:
+            while self._tasks and (left_s := ends_at - loop.time()) > 0:
+                await asyncio.wait(tuple(self._tasks), timeout=left_s)
+        finally:
+            self._closed = True
+            left = dict(self._tasks)
+            for task in left:
+                task.cancel()
         if left:
-            await asyncio.wait(left)
+            _leave([block for blocks in left.values() for block in blocks])
+            await asyncio.wait(tuple(left))
+
+
+def _leave(blocks: Sequence[PortBlock]) -> None:
+    _log.warning(
+        "ports left to their leases",
+        reason="the plane was left before it was certain who holds them",
+        blocks=[f"{block.host} {block.start}+{block.size}" for block in blocks],
+    )

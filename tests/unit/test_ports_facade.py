@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
@@ -17,7 +19,7 @@ from controlplane.identifiers import new_uuid7
 from controlplane.ports.claimer import Claimer
 from controlplane.ports.facade import Ports
 from events import PortOwner
-from projections import PORTS_MAX
+from projections import PORTS_MAX, Resting
 from tests.support.lossy import LossyBroker
 from tests.support.port_log import check_ports, port_records
 from tests.support.waiting import eventually
@@ -34,6 +36,10 @@ class KeptBeats:
 
     def __init__(self) -> None:
         self.kept: dict = {}
+        self.silent_s = 0.0
+
+    def silence_s(self, key) -> float:
+        return self.silent_s if key in self.kept else 0.0
 
     def keep(self, key, subject, beat, ttl_s) -> None:
         self.kept[key] = (subject, beat, ttl_s)
@@ -78,6 +84,15 @@ class Facade:
         owner = (await self.ports.table(HOST))[block.start].owner
         assert owner is not None
         return owner
+
+
+@contextmanager
+def patch_times(*, close_s: float, finish_s: float):
+    """So long leaving may take, and waiting for calls that are under way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("controlplane.ports.facade.CLOSE_S", close_s)
+        patch.setattr("controlplane.ports.facade.FINISH_S", finish_s)
+        yield
 
 
 @pytest.fixture
@@ -174,6 +189,138 @@ async def test_a_claim_under_way_when_the_plane_is_left_is_released(facade):
     with pytest.raises(cp.StoppedError):
         await claiming
     assert not await facade.held()
+
+
+async def test_a_claim_that_stands_only_after_the_plane_was_left_is_not_granted(
+    facade, caplog
+):
+    """Nobody beats for it, nothing goes on for it: its lease ends it."""
+    late = asyncio.Event()
+    claim = facade.ports.claimer.claim
+
+    async def claim_late(*args, **options):
+        claimed = await claim(*args, **options)
+        await late.wait()
+        return claimed
+
+    facade.ports.claimer.claim = claim_late
+    owner = PortOwner(namespace="prod", worker_id="w1", incarnation=new_uuid7())
+    claims = [
+        asyncio.create_task(facade.ports.claim(8, SMALL, owner=whose, **FAR))
+        for whose in (None, owner)
+    ]
+    await eventually(lambda: count_held(facade, 16))
+    with patch_times(close_s=0.2, finish_s=0.05):
+        await facade.ports.close()
+    assert len(await facade.held()) == 16
+    late.set()
+    for outcome in await asyncio.gather(*claims, return_exceptions=True):
+        assert isinstance(outcome, cp.StoppedError)
+    assert not facade.beats.kept
+    assert not facade.ports.claimer._settling._tasks
+    assert caplog.text.count("left to their leases") == 3
+
+
+async def count_held(facade, count: int) -> bool:
+    return len(await facade.held()) == count
+
+
+async def test_a_claim_that_stands_while_the_plane_is_left_is_let_go(facade):
+    late = asyncio.Event()
+    claim = facade.ports.claimer.claim
+
+    async def claim_late(*args, **options):
+        claimed = await claim(*args, **options)
+        await late.wait()
+        return claimed
+
+    facade.ports.claimer.claim = claim_late
+    claiming = asyncio.create_task(facade.ports.claim(8, SMALL, **FAR))
+    await eventually(lambda: count_held(facade, 8))
+    with patch_times(close_s=4.0, finish_s=0.05):
+        closing = asyncio.create_task(facade.ports.close())
+        asyncio.get_running_loop().call_later(0.2, late.set)
+        await closing
+    assert not await facade.held()
+    with pytest.raises(cp.StoppedError):
+        await claiming
+
+
+async def test_what_cannot_be_settled_ends_with_the_plane(facade, caplog):
+    block = await facade.ports.claim(8, SMALL, **FAR)
+    facade.broker.lose_sends = 10**6
+    releasing = asyncio.create_task(facade.ports.release(block))
+    await eventually(lambda: facade.broker.lose_sends < 10**6)
+    releasing.cancel()
+    await eventually(lambda: facade.ports.claimer._settling._tasks)
+    with patch_times(close_s=0.2, finish_s=0.05):
+        await facade.ports.close()
+    assert not facade.ports.claimer._settling._tasks
+    assert f"{HOST} {block.start}+8" in caplog.text
+    facade.ports._release_later(block)
+    assert not facade.ports.claimer._settling._tasks
+    facade.broker.lose_sends = 0
+
+
+async def test_a_life_that_was_silent_for_its_lease_gets_no_more_ports(facade, caplog):
+    block = await facade.ports.claim(8, SMALL, lease_ttl_s=20.0, **FAR)
+    facade.beats.silent_s = 19.0
+    same = await facade.ports.claim(8, SMALL, lease_ttl_s=20.0, **FAR)
+    assert await facade.owner_of(same) == await facade.owner_of(block)
+    facade.beats.silent_s = 20.5
+    other = await facade.ports.claim(8, SMALL, lease_ttl_s=20.0, **FAR)
+    assert await facade.owner_of(other) != await facade.owner_of(block)
+    assert f"'{HOST} {block.start}+8', '{HOST} {same.start}+8'" in caplog.text
+    for one in (block, same, other):
+        await facade.ports.release(one)
+    assert not facade.beats.kept
+
+
+async def test_a_claim_whose_life_ended_meanwhile_is_made_for_another(facade):
+    first = await facade.ports.claim(8, SMALL, **FAR)
+    over = await facade.owner_of(first)
+    claim = facade.ports.claimer.claim
+
+    async def claim_while_it_ends(*args, **options):
+        claimed = await claim(*args, **options)
+        notice = WireNotice(
+            incarnation=over.incarnation, kind="expired", reason="silent", revision=1
+        )
+        facade.ports._lives.told(notice)
+        return claimed
+
+    facade.ports.claimer.claim = claim_while_it_ends
+    block = await facade.ports.claim(8, SMALL, **FAR)
+    assert (await facade.owner_of(block)).incarnation != over.incarnation
+    await eventually(lambda: count_held(facade, 16))
+    assert len(facade.ports._lives.blocks) == 2
+
+
+async def test_notices_are_heard_after_a_first_claim_before_the_start(facade):
+    spawn, facade.ports._spawn = facade.ports._spawn, _not_yet
+    claim = facade.ports.claimer.claim
+
+    async def claim_and_start(*args, **options):
+        facade.ports._spawn = spawn
+        return await claim(*args, **options)
+
+    facade.ports.claimer.claim = claim_and_start
+    assert not facade.ports._hearing
+    await facade.ports.claim(8, SMALL, **FAR)
+    assert facade.ports._hearing
+
+
+def _not_yet(work) -> bool:
+    work.close()
+    return False
+
+
+async def test_a_record_of_the_end_of_time_can_be_shown(facade):
+    since = datetime.max.replace(tzinfo=UTC)
+    state = Resting(host=HOST, port=20000, claim_id="c", cause="released", since=since)
+    facade.ports._cooldown = timedelta(seconds=5)
+    row = facade.ports._holding(20000, state, datetime.now(UTC))
+    assert row.state == "resting"
 
 
 async def test_a_cancelled_release_goes_on(facade):
