@@ -63,7 +63,8 @@ class Teller:
         self._report_due = asyncio.Event()
         self._said: int | None = None
         """Where one's last presence is stored; None: none is, as far as is known."""
-        self._saying: asyncio.Task[None] | None = None
+        self._presenting: asyncio.Task[None] | None = None
+        self._is_saying = self._is_leaving = False
 
     def start(
         self,
@@ -80,14 +81,30 @@ class Teller:
     async def _keep_present(
         self, every_s: float, moved: Callable[[], asyncio.Event]
     ) -> None:
+        """Say where the router stands, in a task that ends between two words."""
+        self._is_leaving = False
+        self._presenting = asyncio.create_task(self._present(every_s, moved))
+        try:
+            await asyncio.shield(self._presenting)
+        finally:
+            self._is_leaving = True
+            if not self._is_saying:
+                self._presenting.cancel()
+
+    async def _present(
+        self, every_s: float, moved: Callable[[], asyncio.Event]
+    ) -> None:
         """Say where the router stands: when it ``moved``, and every ``every_s``.
 
         Moves in quick succession are told together, `PRESENCE_PAUSE_S` apart.
         """
-        while True:
+        while not self._is_leaving:
             movement = moved()
-            self._saying = asyncio.create_task(self._say())
-            await asyncio.shield(self._saying)
+            self._is_saying = True
+            await self._say()
+            self._is_saying = False
+            if self._is_leaving:
+                return
             may_at = self._clock.monotonic() + PRESENCE_PAUSE_S
             try:
                 async with asyncio.timeout(every_s):
@@ -161,8 +178,8 @@ class Teller:
 
     async def _leave(self) -> None:
         """Empty one's entry, unless another router of the same name spoke since."""
-        if self._saying is not None:
-            await self._saying
+        if self._presenting is not None:
+            await asyncio.wait({self._presenting})
         said, self._said = self._said, None
         if said is None:
             return
