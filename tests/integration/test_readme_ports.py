@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import asynccontextmanager
 from pathlib import Path
 from textwrap import indent
 
@@ -24,27 +25,35 @@ def examples() -> list[str]:
     return [part.split("```")[0] for part in section.split("```python\n")[1:]]
 
 
-async def test_the_worker_has_its_ports_while_it_serves(shared_nats_server):
-    where = {"NATS_URL": shared_nats_server.url, "CP_CELL": unique("readme")}
-    assert (await command("init", **where)).code == 0
+@asynccontextmanager
+async def the_worker(**where):
+    """The first example as a process, for so long at most."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         examples()[0],
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **where, "CP_HOST": HOST},
         cwd=ROOT,
     )
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            said = (await process.stdout.readline()).decode()
-            listed = await command("ports", "--host", HOST, "-o", "json", **where)
-            process.send_signal(signal.SIGTERM)
-            await process.communicate()
+            yield process
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def test_the_worker_has_its_ports_while_it_serves(shared_nats_server):
+    where = {"NATS_URL": shared_nats_server.url, "CP_CELL": unique("readme")}
+    assert (await command("init", **where)).code == 0
+    async with the_worker(**where) as process:
+        said = (await process.stdout.readline()).decode()
+        listed = await command("ports", "--host", HOST, "-o", "json", **where)
+        process.send_signal(signal.SIGTERM)
+        await process.communicate()
     assert process.returncode == 0
     blocks = {block["reason"]: block for block in listed.document["blocks"]}
     assert {name: block["size"] for name, block in blocks.items()} == WANTED
@@ -60,6 +69,26 @@ async def test_the_worker_has_its_ports_while_it_serves(shared_nats_server):
     assert kinds[9] is cp.WorkerRegistered, "claimed, then registered"
     assert kinds[-10:].count(cp.PortReleased) == 9
     assert kinds[-10:].count(cp.WorkerDeregistered) == 1
+
+
+async def test_the_worker_learns_that_it_is_over():
+    async with (
+        cp.local() as plane,
+        the_worker(NATS_URL=plane.server.url, CP_CELL=plane.cell) as process,
+    ):
+        assert await process.stdout.readline()
+        told = [record.event async for record in plane.log.read()]
+        (first,) = (event for event in told if isinstance(event, cp.WorkerRegistered))
+        spec = cp.WorkerSpec(
+            model="llama",
+            address="http://10.0.0.8:8000",
+            namespace=first.namespace,
+            worker_id=first.worker_id,
+        )
+        async with plane.worker(spec):
+            _, complaint = await process.communicate()
+    assert process.returncode == 1
+    assert "IncarnationSupersededError" in complaint.decode().splitlines()[-1]
 
 
 async def test_ports_without_a_worker_are_held_and_let_go(
