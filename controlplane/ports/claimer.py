@@ -22,7 +22,6 @@ from controlplane.errors import (
     AppendConflictError,
     AppendOutcomeUnknownError,
     LogUnavailableError,
-    PortsExhaustedError,
     SettingsError,
 )
 from controlplane.eventlog import Appended, EventLog, Pending
@@ -36,8 +35,9 @@ from events import (
     Revision,
     check_lease_ttl_s,
 )
-from projections import Lacking, PortBlock, Want, check_wants, choose
+from projections import Lacking, PortBlock, Want, check_wants
 
+from .choosing import Ask, await_settling
 from .drafts import Drafts
 from .keeping import Keeper
 from .machine import Machine
@@ -72,17 +72,6 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     """The log that holds the claims."""
 
 
-class _Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """What is claimed, where and for whom."""
-
-    watch: HostWatch
-    wants: tuple[Want, ...]
-    owner: PortOwner
-    lease_ttl_s: float
-    bind_check: bool
-    began: float
-
-
 class Claimer:
     """Claims ports for the lives of this process. Safe to use from many tasks."""
 
@@ -99,7 +88,7 @@ class Claimer:
         chance: Random | None = None,
     ) -> None:
         """Claim in ``log`` as ``by``; ``pid`` is told beside each claim."""
-        self._log, self._clock = log, clock
+        self._log, self._broker, self._clock = log, broker, clock
         self._settings, self._metrics = settings, metrics
         self._drafts: Final = Drafts(clock=clock, by=by, pid=pid)
         self._chance: Final = chance or SystemRandom()
@@ -125,7 +114,8 @@ class Claimer:
         """Claim a block for each of ``wants`` on ``host``, all or none.
 
         ``host`` None: this one. Races that are lost are run again, however many.
-        Raises `PortsExhaustedError` if there is no place by the log's leader;
+        Raises `PortsExhaustedError` if there is no place by the log's leader, whatever
+        becomes of this process's own claims that are under way;
         `InvalidIdentityError`, `SettingsError` for what cannot be asked for;
         `LogUnavailableError`, `LogFullError` (nothing is held);
         `AppendOutcomeUnknownError`: what landed after all is released in time.
@@ -138,7 +128,7 @@ class Claimer:
             raise SettingsError(field="wants", value=tuple(wants), rule=rule)
         held = self._keeper.count_of(owner.incarnation)
         count = sum(want.size for want in check_wants(wants, held))
-        ask = _Ask(
+        ask = Ask(
             watch=self.watch(host),
             wants=tuple(wants),
             owner=owner,
@@ -163,16 +153,17 @@ class Claimer:
         """What is known of ``host``."""
         return self._watches.of(host)
 
-    async def _granted(self, ask: _Ask) -> Claimed:
+    async def _granted(self, ask: Ask) -> Claimed:
         watch, lost, looked = ask.watch, 0, False
         if not watch.looked:
             await watch.look()
         while True:
-            chosen = self._choose(ask)
+            chosen = ask.choose(self._settings.port_cooldown_s, self._chance)
             if isinstance(chosen, Lacking):
                 if looked:
-                    raise self._exhausted(ask, chosen)
-                watch.try_busy(ask.began)
+                    await self._check_room(ask)
+                else:
+                    watch.try_busy(ask.began)
                 await watch.look()
                 looked = True
                 continue
@@ -190,25 +181,18 @@ class Claimer:
             lost, looked = lost + 1, False
             await self._after_loss(ask, lost)
 
-    def _choose(self, ask: _Ask) -> tuple[PortBlock, ...] | Lacking:
-        watch = ask.watch
-        starts = choose(
-            watch.known,
-            ask.wants,
-            now=watch.now,
-            cooldown_s=self._settings.port_cooldown_s,
-            shunned=watch.shunned,
-            chance=self._chance,
-        )
-        if isinstance(starts, Lacking):
-            return starts
-        return tuple(
-            PortBlock(watch.host, start, want.size, new_uuid7())
-            for start, want in zip(starts, ask.wants, strict=True)
-        )
+    async def _check_room(self, ask: Ask) -> None:
+        """Wait for what is undecided here; raise if there is no room in any case."""
+        cooldown_s = self._settings.port_cooldown_s
+        room = ask.choose(cooldown_s, self._chance, by_the_log=True)
+        if isinstance(room, Lacking):
+            if self._metrics is not None:
+                self._metrics.exhausted.inc()
+            raise ask.exhausted(room)
+        await await_settling(ask.watch, self._settings, self._broker.url)
 
     async def _take(
-        self, ask: _Ask, blocks: tuple[PortBlock, ...]
+        self, ask: Ask, blocks: tuple[PortBlock, ...]
     ) -> Appended | BusyPort | AppendConflictError:
         """Claim ``blocks`` while sockets are held on them; or how that ended."""
         if not ask.bind_check:
@@ -222,7 +206,7 @@ class Claimer:
                 return await self._append(ask, blocks)
 
     async def _append(
-        self, ask: _Ask, blocks: tuple[PortBlock, ...]
+        self, ask: Ask, blocks: tuple[PortBlock, ...]
     ) -> Appended | AppendConflictError:
         expected = ask.watch.known.expected
         pending = [
@@ -261,7 +245,7 @@ class Claimer:
             pause_s = min(2 * pause_s, BACKOFF_S_MAX)
             await asyncio.sleep(pause_s * self._chance.random())
 
-    def _landed(self, ask: _Ask, blocks: Sequence[PortBlock], done: Appended) -> None:
+    def _landed(self, ask: Ask, blocks: Sequence[PortBlock], done: Appended) -> None:
         first = done.revision - sum(block.size for block in blocks) + 1
         for block in blocks:
             ask.watch.landed(block, first)
@@ -270,7 +254,7 @@ class Claimer:
         if self._metrics is not None:
             self._metrics.claims.inc()
 
-    async def _after_loss(self, ask: _Ask, lost: int) -> None:
+    async def _after_loss(self, ask: Ask, lost: int) -> None:
         """Learn what happened, if that pays; those who lost together part ways."""
         if self._metrics is not None:
             self._metrics.races_lost.inc()
@@ -282,21 +266,8 @@ class Claimer:
         if watch.contested >= max(LOST_BEFORE_LOOK, worth):
             await watch.look(anew=lost % LOST_BEFORE_ANEW == 0)
 
-    def _exhausted(self, ask: _Ask, lacking: Lacking) -> PortsExhaustedError:
-        if self._metrics is not None:
-            self._metrics.exhausted.inc()
-        return PortsExhaustedError(
-            wanted=lacking.wanted,
-            free=lacking.free,
-            largest_hole=lacking.largest_hole,
-            resting=lacking.resting,
-            host=ask.watch.host,
-            within=lacking.within,
-            reason=lacking.name,
-        )
-
     # ---- busy and doubtful ports -------------------------------------------------
-    async def _skip(self, ask: _Ask, found: BusyPort) -> None:
+    async def _skip(self, ask: Ask, found: BusyPort) -> None:
         """Note that something uses a port outside the log; others are told there."""
         watch, port = ask.watch, found.port
         watch.busy(port, self._clock.monotonic())

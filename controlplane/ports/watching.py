@@ -98,6 +98,7 @@ class HostWatch:
         self._turn: Final = asyncio.Lock()
         self._looks = 0
         self._seen = 0
+        self._decided = asyncio.Event()
         self.contested = 0
         """How often others were faster since the last look."""
 
@@ -259,6 +260,7 @@ class HostWatch:
             for port in ports:
                 if self.shunned.get(port) is _RESERVED:
                     del self.shunned[port]
+            self._tell_decided()
 
     def landed(self, block: PortBlock, first: Revision) -> None:
         """A claim stands: of its ports the first at ``first``, the others behind."""
@@ -277,6 +279,32 @@ class HostWatch:
         self._told = max(self._told, last or 0)
         self.shunned.update(dict.fromkeys(ports, Contested(self._looks)))
         self.contested += 1
+        self._tell_decided()
+
+    def _tell_decided(self) -> None:
+        self._decided.set()
+        self._decided = asyncio.Event()
+
+    def certain(self) -> set[int]:
+        """The ports that are shunned whatever becomes of claims that are under way."""
+        return {
+            port for port, why in self.shunned.items() if isinstance(why, Landed | Busy)
+        }
+
+    async def settled(self, within_s: float) -> bool:
+        """Wait until a claim under way here ends, at most so long; whether one did.
+
+        At once if none is.
+        """
+        if not any(isinstance(w, Reserved | Doubted) for w in self.shunned.values()):
+            return True
+        decided = self._decided
+        try:
+            async with asyncio.timeout(within_s):
+                await decided.wait()
+        except TimeoutError:
+            return False
+        return True
 
     @property
     def unread(self) -> int:

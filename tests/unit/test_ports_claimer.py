@@ -153,21 +153,72 @@ async def test_a_claim_that_never_arrived_is_settled_too_and_then_released(host)
     await claimer.close(1)
 
 
-async def test_ports_in_doubt_are_not_chosen_meanwhile(host):
-    small = cp.PortRange(20000, 20007)
-    claimer = await host.claimer(IMPATIENT)
+async def doubtful(host, settings: cp.Settings) -> tuple[Claimer, Want]:
+    """A claimant whose claim on all there is is in doubt, and what it claimed."""
+    claimer, want = (
+        await host.claimer(settings),
+        Want("", 8, cp.PortRange(20000, 20007)),
+    )
     await claimer.watch(HOST).look()
     host.brokers[0].lose_sends = 1000
     with pytest.raises(cp.AppendOutcomeUnknownError):
-        await claim(claimer, Want("", 8, small))
-    with pytest.raises(cp.PortsExhaustedError):
-        await claim(claimer, Want("", 8, small))
-    host.brokers[0].lose_sends = 0
-    await eventually(lambda: claimer.watch(HOST).contested, 5)
+        await claim(claimer, want)
+    return claimer, want
+
+
+async def test_ports_in_doubt_are_waited_for_but_not_for_ever(host):
+    """Whether they are taken the log says, and not those who wait for it here."""
+    brief = msgspec.structs.replace(IMPATIENT, connect_timeout_s=0.3)
+    claimer, want = await doubtful(host, brief)
+    with pytest.raises(cp.LogUnavailableError, match="in doubt"):
+        await claim(claimer, want)
+    await claimer.close(0)
+
+
+async def test_ports_in_doubt_are_granted_once_it_is_over(host):
+    claimer, want = await doubtful(host, IMPATIENT)
+    waiting = asyncio.create_task(claim(claimer, want))
+    for _ in range(20):
+        await asyncio.sleep(0)
     assert not await held(claimer)
-    (block,) = await claim(claimer, Want("", 8, small))
+    host.brokers[0].lose_sends = 0
+    (block,) = await waiting
     assert await held(claimer) == dict.fromkeys(block, block.claim_id)
     await claimer.close(1)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 8])
+async def test_what_a_cancelled_claim_leaves_is_granted_to_who_came_meanwhile(
+    host, steps
+):
+    small = cp.PortRange(20000, 20001)
+    claimer = await host.claimer()
+    await claimer.watch(HOST).look()
+    first, second = (
+        asyncio.create_task(claim(claimer, Want("", 2, small))) for _ in range(2)
+    )
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    if first.cancelled():
+        (block,) = await second
+    else:
+        (block,) = first.result()
+        with pytest.raises(cp.PortsExhaustedError):
+            await second
+    assert await held(claimer) == dict.fromkeys(block, block.claim_id)
+    await claimer.close(1)
+
+
+async def test_of_many_who_want_the_last_block_one_has_it_and_the_others_are_told(host):
+    small = cp.PortRange(20000, 20001)
+    claimer = await host.claimer()
+    claims = (claim(claimer, Want("", 2, small)) for _ in range(9))
+    answers = await asyncio.gather(*claims, return_exceptions=True)
+    refused = [one for one in answers if isinstance(one, cp.PortsExhaustedError)]
+    assert len(refused) == 8
+    assert len(await held(claimer)) == 2
 
 
 async def test_a_cancelled_claim_leaves_nothing(host):
