@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,18 +11,31 @@ import msgspec
 from controlplane.errors import AppendConflictError, LeaseLostError
 from controlplane.eventlog import EventLog, Pending
 from controlplane.settings import Settings
-from events import Host, Incarnation, PortOwner, port_subject
-from projections import Held, PortBlock, Resting, reclaim
+from events import (
+    Host,
+    Incarnation,
+    InvalidIdentityError,
+    PortOwner,
+    check_host,
+    port_subject,
+)
+from projections import PORTS_MAX, Held, HostPorts, PortBlock, Resting, reclaim
 
 from .drafts import Drafts
 from .watching import HostWatch, Watches
+
+PAUSE_S_MIN: Final = 0.05
+PAUSE_S_MAX: Final = 1.0
+"""Between releases that the log refused."""
+RELEASED_MAX: Final = 4096
+"""So many claims that were let go are remembered, to let go again without a word."""
 
 
 class _Holding(msgspec.Struct):
     """A claim of this process."""
 
     incarnation: Incarnation
-    size: int
+    block: PortBlock
 
 
 class Keeper:
@@ -35,6 +49,7 @@ class Keeper:
         self._settings = settings
         self._holdings: Final[dict[str, _Holding]] = {}
         self._counts: Final[dict[Incarnation, int]] = {}
+        self._released: Final[dict[str, None]] = {}
 
     # ---- counting --------------------------------------------------------------
     def count_of(self, incarnation: Incarnation) -> int:
@@ -51,13 +66,14 @@ class Keeper:
 
     def keep(self, block: PortBlock, incarnation: Incarnation) -> None:
         """A claim stands whose ports are counted."""
-        self._holdings[block.claim_id] = _Holding(incarnation, block.size)
+        self._holdings[block.claim_id] = _Holding(incarnation, block)
+        self._released.pop(block.claim_id, None)
 
     def forget(self, block: PortBlock) -> None:
         """A claim of this process stands no more."""
         holding = self._holdings.pop(block.claim_id, None)
         if holding is not None:
-            self.count(holding.incarnation, -holding.size)
+            self.count(holding.incarnation, -holding.block.size)
 
     # ---- releasing -------------------------------------------------------------
     async def releases(self, blocks: Sequence[PortBlock]) -> list[Pending]:
@@ -65,50 +81,89 @@ class Keeper:
 
         By the fold of what the log's leader has now.
         """
+        return await self._read_releases(blocks, anew=False)
+
+    async def _read_releases(
+        self, blocks: Sequence[PortBlock], *, anew: bool
+    ) -> list[Pending]:
         for watch in self._watches_of(blocks):
-            await watch.look()
+            await watch.look(anew=anew)
         return [release for block in blocks for release in self._releases(block)]
 
     def _releases(self, block: PortBlock) -> list[Pending]:
-        watch = self._watches.of(block.host)
+        known = self._watches.of(block.host).known
         return [
-            self._drafts.release(block.host, port, revision, claim_id=block.claim_id)
-            for port in block
-            if (revision := watch.standing(port, block.claim_id)) is not None
+            self._drafts.release(
+                block.host, port, known.expected(port), claim_id=block.claim_id
+            )
+            for port in _held(known, block)
         ]
 
     async def release(self, block: PortBlock) -> None:
         """Let ``block`` go; it rests from now on. Letting it go again is fine.
 
-        Raises `AppendConflictError` if somebody else ended the claim.
+        Raises `AppendConflictError` if somebody else ended the claim, and
+        `InvalidIdentityError` for what is not a whole claim.
         """
-        pending = self._releases(block)
-        if len(pending) != block.size or not await self._released(pending):
-            pending = await self.releases([block])
-            if pending:
-                await self._log.append_all(pending)
-            elif not self._was_released(block):
-                self.forget(block)
-                raise self._not_held(block)
-        self.forget(block)
+        check_block(block)
+        if block.claim_id in self._released:
+            return
+        holding = self._holdings.get(block.claim_id)
+        if holding is not None:
+            _check_whole(block, holding.block)
+        ended_here = await self._end([block], whole=True)
+        if not ended_here and not self._was_released(block):
+            self.forget(block)
+            raise self._not_held(block)
+        self._remember([block])
 
     async def let_go(self, blocks: Sequence[PortBlock]) -> None:
         """Release what of ``blocks`` their claims still hold, in one batch."""
-        known = [release for block in blocks for release in self._releases(block)]
-        whole = len(known) == sum(block.size for block in blocks)
-        if not (whole and await self._released(known)):
-            while pending := await self.releases(blocks):
-                if await self._released(pending):
-                    break
+        if await self._end(blocks):
+            self._remember(blocks)
         for block in blocks:
             self.forget(block)
 
-    async def _released(self, pending: Sequence[Pending]) -> bool:
-        try:
-            await self._log.append_all(pending)
-        except AppendConflictError:
-            return False
-        return True
+    async def _end(self, blocks: Sequence[PortBlock], *, whole: bool = False) -> bool:
+        """Release what is held, by the log's leader; whether there was anything.
+
+        What this process remembers of revisions is not asked: in a log that lost its
+        tail they may be another's. Raises `AppendConflictError` if others are faster
+        for as long as a broker may be away.
+        """
+        loop, pause_s, refused = asyncio.get_running_loop(), PAUSE_S_MIN, 0
+        deadline = loop.time() + self._settings.connect_timeout_s
+        while pending := await self._read_releases(blocks, anew=refused > 1):
+            if whole:
+                self._check_held(blocks)
+            try:
+                await self._log.append_all(pending)
+            except AppendConflictError:
+                refused += 1  # twice: it may be that records were removed
+                if loop.time() >= deadline:
+                    raise
+            else:
+                return True
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+        return False
+
+    def _check_held(self, blocks: Sequence[PortBlock]) -> None:
+        """Refuse a block that is only a part of what its claim holds."""
+        for block in blocks:
+            known = self._watches.of(block.host).known
+            for state in _held(known, block).values():
+                start, size = state.block_start, state.block_size
+                there = PortBlock(block.host, start, size, block.claim_id)
+                _check_whole(block, there)
+
+    def _remember(self, blocks: Sequence[PortBlock]) -> None:
+        """These claims were let go here, whoever has their ports next."""
+        for block in blocks:
+            self.forget(block)
+            self._released[block.claim_id] = None
+        while len(self._released) > RELEASED_MAX:
+            del self._released[next(iter(self._released))]
 
     def _was_released(self, block: PortBlock) -> bool:
         ports = self._watches.of(block.host).known.ports
@@ -185,6 +240,36 @@ class Keeper:
     def _watches_of(self, blocks: Sequence[PortBlock]) -> list[HostWatch]:
         hosts: dict[Host, None] = dict.fromkeys(block.host for block in blocks)
         return [self._watches.of(host) for host in hosts]
+
+
+def check_block(block: PortBlock) -> PortBlock:
+    """Return ``block`` if a claim could hold it, else raise `InvalidIdentityError`."""
+    check_host(block.host)
+    for field, most in (("start", 0xFFFF), ("size", PORTS_MAX)):
+        value = getattr(block, field)
+        if type(value) is not int or not 1 <= value <= most:
+            rule = f"a whole number from 1 to {most}, as in the block that was granted"
+            raise InvalidIdentityError(field=field, value=value, rule=rule)
+    if not isinstance(block.claim_id, str) or not block.claim_id:
+        rule = "the claim's id, as in the block that was granted"
+        raise InvalidIdentityError(field="claim_id", value=block.claim_id, rule=rule)
+    return block
+
+
+def _check_whole(block: PortBlock, granted: PortBlock) -> None:
+    if block != granted:
+        rule = f"the whole block that was granted: {granted}"
+        raise InvalidIdentityError(field="block", value=block, rule=rule)
+
+
+def _held(known: HostPorts, block: PortBlock) -> dict[int, Held]:
+    """The ports of ``block`` that its claim holds."""
+    return {
+        port: state
+        for port in block
+        if isinstance(state := known.ports.get(port), Held)
+        and state.claim_id == block.claim_id
+    }
 
 
 def _owners(watch: HostWatch, block: PortBlock) -> list[Incarnation]:
