@@ -14,7 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from controlplane.errors import AppendOutcomeUnknownError, LogUnavailableError
+from controlplane.errors import (
+    AppendConflictError,
+    AppendOutcomeUnknownError,
+    LogUnavailableError,
+)
 from controlplane.eventlog import Pending
 from events import ControlPlaneError, PortClaimed, PortReleased, Record
 
@@ -36,6 +40,8 @@ class Promises:
         """What may have been stored by an attempt whose outcome nobody knows."""
         self._released: dict[tuple[str, str, int], float] = {}
         """When a claim let a port go that it did not claim again since."""
+        self._losses = 0
+        """How often the log lost records."""
         self._asked: dict[str, float] = {}
         """When a claim was last asked for."""
 
@@ -62,6 +68,8 @@ class Promises:
             event_id = item.event.event_id
             if event_id in self._doubted and isinstance(error, LogUnavailableError):
                 continue  # that is said of this attempt alone
+            if self._losses and isinstance(error, AppendConflictError):
+                continue  # the revision may come again, and what was sent with it
             if not claims:
                 self._refused[event_id] = f"{who} was told {type(error).__name__}"
                 self._look(event_id)
@@ -90,6 +98,7 @@ class Promises:
 
     def forget(self) -> None:
         """The log lost records: what was told before holds no longer."""
+        self._losses += 1
         self._stored.clear()
         self._refused.clear()
         self._released.clear()

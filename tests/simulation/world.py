@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -72,6 +72,24 @@ class Source:
         return self._rng.randbytes(count)
 
 
+class Checking:
+    """See `World.checking`. One for a whole run: it is entered thousands of times."""
+
+    __slots__ = ("_break",)
+
+    def __init__(self, break_: Callable[[Violation], None]) -> None:
+        self._break = break_
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: object, _traceback: object) -> bool:
+        if not isinstance(error, Violation):
+            return False
+        self._break(error)
+        return True
+
+
 class World:
     """See the module."""
 
@@ -90,6 +108,7 @@ class World:
         self.loop.at_failure = self._failed
         self.trace = Trace(self.loop, keep=trace)
         self.violation: Violation | None = None
+        self._checking = Checking(self.break_)
         self.watch = Watch(self)
         far = Process("broker", self.loop)
         self.server = SimServer(self.loop, context=far.context, observer=self.watch)
@@ -183,13 +202,9 @@ class World:
         """A task ended with an error that it should have dealt with."""
         self.break_(Violation("crash", f"{process.name}: {error!r}"))
 
-    @contextmanager
-    def checking(self) -> Iterator[None]:
+    def checking(self) -> Checking:
         """What is found inside breaks the run, wherever it is found."""
-        try:
-            yield
-        except Violation as violation:
-            self.break_(violation)
+        return self._checking
 
     # ---- what hosts tell -------------------------------------------------------
     @contextmanager
