@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from controlplane.plane import Plane
+from controlplane.presence import Presence
 from events import ControlPlaneError
 
 from .hosts import CELL, RouterHost
@@ -99,19 +100,16 @@ class Waits:
             if steady and not view._over and view.revision < end:
                 what = f"wait {end} was told yes; {host.name} is at {view.revision}"
                 raise Violation("wait", what)
-            told = world.watch.is_present(host.name, host.started_at)
+            said = world.watch.said_by(host.name, host.started_at)
             begun_s = world.loop.time() - host.started_at
-            if host.alive and told and begun_s > SEEN_S:
-                self._check_place(host.name, end)
+            if host.alive and said is not None and begun_s > SEEN_S:
+                self._check_place(said, end)
 
-    def _check_place(self, name: str, end: int) -> None:
+    def _check_place(self, said: Presence, end: int) -> None:
         """A router that is taken for live stands there, and in this history."""
-        replica = self._world.watch.place_of(name)
-        lineage = self._world.watch.histories.current
-        if replica is None or replica.revision < end or not _is_of(lineage, replica):
-            at = "nowhere" if replica is None else f"at {replica.revision}"
-            what = f"wait {end} was told yes; {name}, which says that it lives, is {at}"
-            raise Violation("wait", what)
+        if said.revision < end or not _is_of(self._world.watch.histories.current, said):
+            what = f"wait {end} was told yes; {said.name}, which says that it lives"
+            raise Violation("wait", f"{what}, is at {said.revision}")
 
     async def _wait_for(self, step: Wait, host: RouterHost) -> None:
         """The router is to have what is in the log now."""

@@ -228,20 +228,17 @@ class Watch:
         if presence is not None:
             self._check_presence(presence)
 
-    def is_present(self, router: str, since: float) -> bool:
-        """Whether what a router said after ``since`` counts, and will for a while."""
+    def said_by(self, router: str, since: float) -> Presence | None:
+        """What a router said after ``since``, if it counts, and will for a while."""
         bucket = NAMES.presence_bucket
         stream = self.world.server.held(f"KV_{bucket}")
         said = None if stream is None else stream.last(NAMES.entry(bucket, router))
         if said is None or not said.payload:
-            return False
+            return None
         age_s = (self.world.server._now() - said.stored_at).total_seconds()
         limit_s = self.world.settings.presence_ttl_s - PRESENCE_SLACK_S
-        return 0.0 <= age_s < min(limit_s, self.world.loop.time() - since)
-
-    def place_of(self, router: str) -> Any:
-        """The replica that a router had last; None: none yet."""
-        return self.forward.place_of(router)
+        counts = 0.0 <= age_s < min(limit_s, self.world.loop.time() - since)
+        return read_or_none(_PRESENCE, said.payload) if counts else None
 
     def _report_stored(self, message: Message) -> None:
         report = read_or_none(_REPORT, message.payload)
