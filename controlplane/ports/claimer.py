@@ -350,6 +350,11 @@ class Claimer:
             blocks, owner=owner, lease_ttl_s=lease_ttl_s, reasons=reasons
         )
 
+    def forget(self, blocks: Sequence[PortBlock]) -> None:
+        """As `Keeper.forget`, for each."""
+        for block in blocks:
+            self._keeper.forget(block)
+
     def _count_released(self, blocks: Sequence[PortBlock]) -> None:
         if self._metrics is not None:
             self._metrics.released.inc(len(blocks))

@@ -90,6 +90,10 @@ class Claiming(Protocol):
         """
         ...
 
+    def forget(self, blocks: Sequence[PortBlock]) -> None:
+        """Nobody in this process claims ``blocks`` again: do not count them."""
+        ...
+
 
 class PortHands:
     """Does the work at the ports of one worker."""
@@ -111,6 +115,7 @@ class PortHands:
         self._host = None if host is None else check_host(host)
         self._bind_check = bind_check
         self._reasons: tuple[str, ...] = ()
+        self._blocks: tuple[PortBlock, ...] = ()
 
     async def claim(self, job: ClaimPorts) -> PortsClaimed:
         """Hold a block for each want. Raises what prevents it for good."""
@@ -122,6 +127,7 @@ class PortHands:
             bind_check=self._bind_check,
         )
         self._reasons = tuple(want.name for want in job.wants)
+        self._blocks = tuple(claimed.blocks)
         _log.info(
             "ports claimed",
             namespace=self._spec.namespace,
@@ -134,7 +140,7 @@ class PortHands:
             },
         )
         return PortsClaimed(
-            blocks=tuple(claimed.blocks),
+            blocks=self._blocks,
             revision=claimed.revision,
             log_id=claimed.log_id,
         )
@@ -176,7 +182,14 @@ class PortHands:
                 worker_id=self._spec.worker_id,
                 reason=str(error) or "no answer in time",
             )
+        finally:
+            self.forget()
         return PortsReturned()
+
+    def forget(self) -> None:
+        """The worker is over; its lease says so if nothing else did. Idempotent."""
+        blocks, self._blocks = self._blocks, ()
+        self._claiming.forget(blocks)
 
     async def _give_back(self, job: ReturnPorts) -> None:
         for attempt in range(1, RETURNS_MAX + 1):

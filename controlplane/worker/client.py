@@ -200,6 +200,7 @@ class WorkerHandle(Lifetime, Speaking):
         if self._core.ended and self._core.blocks:  # it was lost, with its ports
             await self._performer.give_back(ReturnPorts(self._core.blocks))
             self._core.blocks = ()
+        self._performer.forget()
         self._settle()
         self._notices.close()
 

@@ -141,6 +141,11 @@ class Performer:
         """Release what is still held."""
         return await self._hands.give_back(job)
 
+    def forget(self) -> None:
+        """The worker is over: its ports are no matter of this process any more."""
+        if self._ports is not None:
+            self._ports.forget()
+
     async def append(self, job: Append, *, give_up: bool) -> AppendAnswer:
         """Append the sealed draft, with what is to be said of its ports.
 

@@ -203,8 +203,22 @@ async def test_whose_ports_another_holds_is_lost_and_touches_nothing(cell):
     with pytest.raises(LeaseLostError):
         await worker.ready()
     await worker.stop()
+    assert not cell.claimer._keeper._holdings
     assert await cell.kinds() == before
     assert await cell.holders() == {block.start: "another"}
+
+
+async def test_of_workers_that_are_over_nothing_is_remembered(cell):
+    keeper = cell.claimer._keeper
+    for _ in range(3):
+        async with cell.worker({"nixl": 4}) as worker:
+            assert keeper.count_of(worker.incarnation) == 4
+    silent = cell.worker({"nixl": 4})
+    await silent.start()
+    await cell.expire_with_ports(silent)
+    await silent.stop()
+    assert not keeper._holdings
+    assert not keeper._counts
 
 
 async def test_ports_that_rest_after_another_are_waited_for(cell):
