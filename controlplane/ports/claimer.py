@@ -113,16 +113,17 @@ class Claimer:
     ) -> Claimed:
         """Claim a block for each of ``wants`` on ``host``, all or none.
 
-        ``host`` None: this one. Races that are lost are run again, however many.
-        Raises `PortsExhaustedError` if there is no place by the log's leader, whatever
-        becomes of this process's own claims that are under way;
+        ``host`` None: this one; with ``bind_check`` it has to be this one, by whatever
+        name, and the blocks are of its own, as `Machine.here`. Races that are lost are
+        run again, however many. Raises `PortsExhaustedError` if there is no
+        place by the log's leader, whatever becomes of this process's claims under way;
         `InvalidIdentityError`, `SettingsError` for what cannot be asked for;
         `LogUnavailableError`, `LogFullError` (nothing is held);
         `AppendOutcomeUnknownError`: what landed after all is released in time.
         """
         check_owner(owner)
         check_lease_ttl_s(lease_ttl_s)
-        host = self.host(host, bind_check=bind_check)
+        host = await self._machine.here(host) if bind_check else self.host(host)
         if not wants:
             rule = "at least one block"
             raise SettingsError(field="wants", value=tuple(wants), rule=rule)
@@ -145,9 +146,9 @@ class Claimer:
             self._keeper.count(owner.incarnation, -count)
             raise
 
-    def host(self, name: Host | None, *, bind_check: bool = False) -> Host:
+    def host(self, name: Host | None) -> Host:
         """As `Machine.host`."""
-        return self._machine.host(name, bind_check=bind_check)
+        return self._machine.host(name)
 
     def watch(self, host: Host) -> HostWatch:
         """What is known of ``host``."""

@@ -1,8 +1,10 @@
 """The name of this machine in the log: the address by which others reach it.
 
 All claims on one machine must name it alike: one physical port has one holder only as
-far as everybody calls its host the same. ``CP_HOST`` settles it where the machine has
-several addresses or names.
+far as everybody calls its host the same. So what else means this machine (its loopback
+and other addresses, names that stand for them) is taken as `host_name` where that can
+be found out. ``CP_HOST`` settles it where the machine has several addresses or names;
+then all processes of the machine need the same one.
 """
 
 from __future__ import annotations
@@ -14,11 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from controlplane.logs import get_logger
-from events import Host, check_host
+from events import Host, InvalidIdentityError, check_host
 
 _log = get_logger("ports")
 
 LOOPBACK: Final = "127.0.0.1"
+EVERYBODY: Final = frozenset({"255.255.255.255", "127.255.255.255"})
+ONE_MACHINE: Final = (
+    "the name or address of one machine: no wildcard, multicast or broadcast address"
+)
 _FAR: Final = (
     (socket.AF_INET, "8.8.8.8"),
     (socket.AF_INET6, "2001:4860:4860::8888"),
@@ -57,6 +63,8 @@ def host_name(
     """
     told = override or environ.get("CP_HOST")
     if told:
+        if means_no_machine(told):
+            raise InvalidIdentityError(field="host", value=told, rule=ONE_MACHINE)
         return check_host(told)
     for address in addresses():
         if _is_reachable(address):
@@ -72,8 +80,9 @@ def host_name(
 def is_this_host(host: Host, *, environ: Mapping[str, str] = os.environ) -> bool:
     """Whether ``host`` is this machine, so that its ports can be tried here.
 
-    It is if it was told so (``CP_HOST``), or if one of its addresses is ours. A name
-    that is no address is looked up, which may take as long as the resolver does.
+    It is if it was told so (``CP_HOST``), or if one of its addresses is ours; the
+    wildcard, multicast and broadcast addresses are no machine's. A name that is no
+    address is looked up, which may block as long as the resolver does.
     """
     if host in {environ.get("CP_HOST"), "localhost", socket.gethostname()}:
         return True
@@ -86,18 +95,68 @@ def is_this_host(host: Host, *, environ: Mapping[str, str] = os.environ) -> bool
 
 def _is_reachable(address: str) -> bool:
     """Whether others could mean this machine by ``address``."""
-    try:
-        known = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
+    known = _address(address)
+    if known is None:
         return False
     return not (known.is_loopback or known.is_link_local or known.is_unspecified)
 
 
+def is_loopback(host: Host) -> bool:
+    """Whether everybody means his own machine by ``host``."""
+    if host.lower() == "localhost":
+        return True
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def means_no_machine(host: Host) -> bool:
+    """Whether ``host`` is an address of no machine, whatever the network."""
+    address = _address(host)
+    if address is None:
+        return False
+    nobody = address.is_unspecified or address.is_multicast
+    return nobody or str(address) in EVERYBODY
+
+
+def is_address(host: Host) -> bool:
+    """Whether ``host`` is an address, so that nobody needs to look it up."""
+    return _address(host) is not None
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address if mapped is None else ipaddress.ip_address(str(mapped))
+
+
+def _is_broadcast(address: object) -> bool:
+    """Whether datagrams to it go to a whole network: that one has to ask for."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.connect((address, 9))
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _is_ours(family: int, sockaddr: tuple[object, ...]) -> bool:
-    """Whether a socket can be bound to the address: only the machine's own allow it."""
+    """Whether a socket can be bound to the address: only the machine's own allow it.
+
+    Those that are no machine's do, too.
+    """
+    address = sockaddr[0]
+    if means_no_machine(str(address)):
+        return False
+    if family == socket.AF_INET and _is_broadcast(address):
+        return False
     try:
         with socket.socket(family, socket.SOCK_STREAM) as trying:
-            trying.bind((sockaddr[0], 0, *sockaddr[2:]))
+            trying.bind((address, 0, *sockaddr[2:]))
     except OSError:
         return False
     return True

@@ -322,29 +322,11 @@ async def test_letting_go_twice_is_letting_go(host):
     await claimer.release(block)
 
 
-@pytest.mark.parametrize(
-    ("odd", "field"),
-    [
-        ("foo", "owner"),
-        ({}, "owner"),
-        (None, "owner"),
-        ({"namespace": "team.a"}, "namespace"),
-        ({"namespace": 7}, "namespace"),
-        ({"worker_id": ""}, "worker_id"),
-        ({"worker_id": "x" * 129}, "worker_id"),
-        ({"incarnation": ""}, "incarnation"),
-        ({"incarnation": b"x"}, "incarnation"),
-    ],
-)
-async def test_an_owner_that_no_worker_can_be_is_refused_before_anything_is_sent(
-    host, odd, field
-):
+@pytest.mark.parametrize("odd", ["foo", {}, owner("x" * 129)])
+async def test_an_odd_owner_is_refused_before_anything_is_sent(host, odd):
     claimer = await host.claimer()
-    whose = msgspec.structs.replace(owner(), **odd) if odd and odd != "foo" else odd
-    with pytest.raises(cp.InvalidIdentityError) as refused:
-        await claim(claimer, Want("", 1, SMALL), owner=whose)
-    assert refused.value.field == field
-    assert refused.value.rule
+    with pytest.raises(cp.InvalidIdentityError):
+        await claim(claimer, Want("", 1, SMALL), owner=odd)
     assert not [record async for record in claimer._log.read()]
 
 

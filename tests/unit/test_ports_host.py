@@ -7,6 +7,7 @@ import pytest
 
 from controlplane.ports.host import LOOPBACK, host_name, is_this_host, own_addresses
 from events import InvalidIdentityError
+from tests.support.odd_addresses import NOBODY
 
 
 def named(*addresses):
@@ -42,7 +43,7 @@ def test_what_one_is_told_goes_before_what_one_finds(caplog):
 
 
 def test_what_is_no_host_s_name_is_refused():
-    for told in ("x" * 254, "\ud800"):
+    for told in ("x" * 254, "\ud800", *NOBODY):
         with pytest.raises(InvalidIdentityError) as refused:
             host_name(told)
         assert refused.value.field == "host"
@@ -66,7 +67,15 @@ def test_this_host_is_known_by_its_addresses_and_by_what_it_is_told(host):
 
 @pytest.mark.parametrize(
     "host",
-    ["203.0.113.7", "2001:db8::7", "nonesuch.invalid", "a" * 64, "node-7"],
+    [
+        "203.0.113.7",
+        "2001:db8::7",
+        "nonesuch.invalid",
+        "a" * 64,
+        "node-7",
+        *NOBODY,
+        "0",
+    ],
 )
 def test_another_host_is_not_this_one(host):
     assert not is_this_host(host, environ={})
