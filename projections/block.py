@@ -66,9 +66,10 @@ class Want(msgspec.Struct, frozen=True):
             rule = "a PortRange, as PortRange(20000, 30000)"
             raise InvalidIdentityError(field="within", value=self.within, rule=rule)
         if type(self.size) is not int or not 1 <= self.size <= len(self.within):
+            most = len(self.within)
             rule = (
-                f"a whole number from 1 to {len(self.within)}, "
-                f"as many ports as {self.within} has"
+                f"a whole number from 1 to {min(most, PORTS_MAX)}: {self.within} has "
+                f"{most} ports, and one incarnation has at most {PORTS_MAX}"
             )
             raise InvalidIdentityError(field="size", value=self.size, rule=rule)
 
@@ -117,10 +118,12 @@ def check_wants(wants: Sequence[Want], held: int = 0) -> Sequence[Want]:
     """Return ``wants`` if a life that has ``held`` ports may have them, else raise."""
     count = sum(want.size for want in wants)
     if held + count > PORTS_MAX:
+        sizes = {str(want.within): len(want.within) for want in wants}
+        ranges = ", ".join(f"{within} has {size}" for within, size in sizes.items())
         rule = (
             f"at most {PORTS_MAX} ports for one incarnation"
             + (f", which has {held} already" if held else "")
-            + ": its expiry has to fit one atomic batch"
+            + f" ({ranges}): its expiry has to fit one atomic batch"
         )
         raise InvalidIdentityError(field="size", value=count, rule=rule)
     return wants

@@ -117,6 +117,15 @@ def test_a_life_has_no_more_ports_than_its_expiry_can_free_at_once():
         check_wants([Want("a", 2)], 899)
 
 
+def test_who_wants_too_many_is_told_of_the_life_and_of_the_range():
+    with pytest.raises(InvalidIdentityError, match="20000-30000 has 10001") as refused:
+        check_wants([want(10001)])
+    assert f"at most {PORTS_MAX}" in str(refused.value)
+    with pytest.raises(InvalidIdentityError, match="20000-30000 has 10001") as refused:
+        want(10002)
+    assert f"from 1 to {PORTS_MAX}" in str(refused.value)
+
+
 def test_a_block_is_its_ports():
     block = PortBlock("h", 20000, 3, "c")
     assert list(block) == [20000, 20001, 20002]
