@@ -119,6 +119,7 @@ class Claimer:
         place by the log's leader, whatever becomes of this process's claims under way;
         `InvalidIdentityError`, `SettingsError` for what cannot be asked for;
         `LogUnavailableError`, `LogFullError` (nothing is held);
+        `HistoryTruncatedError` if a purge took what would tell who holds what;
         `AppendOutcomeUnknownError`: what landed after all is released in time.
         """
         check_owner(owner)

@@ -119,10 +119,10 @@ def test_a_life_has_no_more_ports_than_its_expiry_can_free_at_once():
 
 def test_who_wants_too_many_is_told_of_the_life_and_of_the_range():
     with pytest.raises(InvalidIdentityError, match="20000-30000 has 10001") as refused:
-        check_wants([want(10001)])
+        check_wants([want(10001, DEFAULT_RANGE)])
     assert f"at most {PORTS_MAX}" in str(refused.value)
     with pytest.raises(InvalidIdentityError, match="20000-30000 has 10001") as refused:
-        want(10002)
+        want(10002, DEFAULT_RANGE)
     assert f"from 1 to {PORTS_MAX}" in str(refused.value)
 
 
