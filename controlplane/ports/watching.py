@@ -38,6 +38,9 @@ AGAIN_S: Final = 0.1
 LAG_S: Final = 0.01
 """A replica that lags behind the leader is asked again after so long."""
 
+LONG: Final = 1000
+"""After a reading of more it is asked whether the log's beginning is still there."""
+
 
 class Reserved(msgspec.Struct, frozen=True):
     """A claim of this process on the port is under way."""
@@ -93,6 +96,7 @@ class HostWatch:
         self._position: Revision = 0
         self._fingerprint = ""
         self._end: Revision = 0
+        self._certain: Revision = 0
         self._told: Revision = 0
         self._anew = False
         self._turn: Final = asyncio.Lock()
@@ -172,8 +176,12 @@ class HostWatch:
             self._begin_anew(is_another=False)
         self._anew = False
         self._check_beginning(state.first_revision)
+        self._certain = before = max(self._certain, self._position)
         if head is not None:
             await self._read_up_to(head.revision)
+        if self._position - before > LONG:
+            self._check_beginning((await self._log.state()).first_revision)
+        self._certain = max(state.last_revision, self._position)
         self.now = state.now
         self._end = self._told = state.last_revision
 
@@ -193,10 +201,15 @@ class HostWatch:
         )
 
     def _check_beginning(self, first: Revision) -> None:
-        """Whether all that was before ``first`` is known: it cannot be read again."""
+        """Whether all that was before ``first`` is known: it cannot be read again.
+
+        It is as far as was certain before the last reading: what is purged during a
+        reading is passed over by it like any other hole.
+        """
         if first <= 1:
             return
-        if max(self._position, self._end) < first - 1:
+        if self._certain < first - 1:
+            self._begin_anew(is_another=False)
             raise HistoryTruncatedError(first=first)
         # What a purged record said stands, but on its subject there is none any more.
         kept = {port: at for port, at in self.known.revisions.items() if at >= first}
@@ -204,8 +217,8 @@ class HostWatch:
             self.known = replace(self.known, revisions=Map(kept))
 
     def _begin_anew(self, *, is_another: bool) -> None:
-        self.known, self._position, self._end = HostPorts(host=self.host), 0, 0
-        self._seen = 0
+        self.known = HostPorts(host=self.host)
+        self._position = self._certain = self._end = self._seen = 0
         for port, why in list(self.shunned.items()):
             if is_another and isinstance(why, Landed):
                 del self.shunned[port]  # if it stands there, too, it will be read

@@ -12,6 +12,7 @@ from controlplane import topology
 from controlplane.broker.memory import MemoryBroker, MemoryServer
 from controlplane.eventlog import EventLog, Pending
 from controlplane.identifiers import new_uuid7
+from controlplane.ports import watching
 from controlplane.ports.watching import Contested, HostWatch
 from projections import PortBlock, Resting
 from tests.support.fleet_builder import claimed, given, released
@@ -232,6 +233,35 @@ async def test_who_read_a_part_of_what_was_purged_knows_too_little(cell):
     await purge(cell, 1 + await cell.say(claim(20001, "b"), claim(20002, "c")))
     with pytest.raises(cp.HistoryTruncatedError):
         await cell.watch.look()
+
+
+async def test_what_is_purged_while_it_is_read_is_not_known(cell, monkeypatch):
+    """To a reader it is a hole like any other: only the log's beginning tells."""
+    monkeypatch.setattr(watching, "LONG", 1)
+    await cell.say(*(claim(20000 + n, "a") for n in range(7)))
+    cutting = Cutting(cell.broker, 3)
+    watch = HostWatch(cell.log, cutting, SETTINGS, HOST)
+    looking = asyncio.create_task(watch.look())
+    await eventually(lambda: watch._position == 3)
+    await purge(cell, 6)
+    with pytest.raises(cp.HistoryTruncatedError):
+        await looking
+    assert not watch.looked
+
+
+async def test_a_purge_that_ends_a_long_reading_is_seen(cell, monkeypatch):
+    monkeypatch.setattr(watching, "LONG", 1)
+    await cell.say(*(claim(20000 + n, "a") for n in range(4)))
+
+    class Purging(Cutting):
+        async def read(self, stream, **options):
+            await purge(cell, 3)
+            async for batch in self._broker.read(stream, **options):
+                yield batch
+
+    watch = HostWatch(cell.log, Purging(cell.broker, 9), SETTINGS, HOST)
+    with pytest.raises(cp.HistoryTruncatedError):
+        await watch.look()
 
 
 # ---- what this process does ----------------------------------------------------------
