@@ -29,7 +29,7 @@ from controlplane.errors import (
 from controlplane.eventlog import EventLog, LogState
 from controlplane.settings import Settings
 from events import Host, Record, Revision, encode_token
-from projections import Held, HostPorts, PortBlock
+from projections import HostPorts, PortBlock
 
 ATTEMPT_S: Final = 2.0
 """So long a look may take without an answer before it is begun again…"""
@@ -333,16 +333,6 @@ class HostWatch:
         for port, why in list(self.shunned.items()):
             if isinstance(why, Busy) and why.found_at < before:
                 del self.shunned[port]
-
-    def standing(self, port: int, claim_id: str) -> Revision | None:
-        """The last record on ``port``, if this claim holds it; as far as known."""
-        why = self.shunned.get(port)
-        if isinstance(why, Landed) and why.claim_id == claim_id:
-            return why.revision
-        state = self.known.ports.get(port)
-        if isinstance(state, Held) and state.claim_id == claim_id:
-            return self.known.expected(port)
-        return None
 
 
 class Watches:

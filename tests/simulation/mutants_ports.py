@@ -61,7 +61,7 @@ def _whoever_holds_them(decide: Any) -> Any:
 
 MUTANTS = (
     Mutant(
-        "registered-though-its-ports-were-taken",
+        "registered-though-ports-were-taken",
         "a registration does not expect what was there before its ports were claimed",
         (
             Patch(PortHands, "batch", _expecting_nothing),
