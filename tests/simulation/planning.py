@@ -133,7 +133,7 @@ class Planner:
             card=rng.choices((1, 2), (5, 1))[0],
             status=rng.choices(("ready", "starting"), (4, 1))[0],
             lease_ttl_s=rng.choice(self._ttls),
-            ports=rng.choices((0, 1, 2, 4), (12, 2, 2, 4))[0],
+            ports=rng.choices((0, 1, 2, 4), (16, 2, 1, 1))[0],
             host=rng.choice(HOSTS),
         )
 
