@@ -41,8 +41,10 @@ class Serving:
         self._last[beat.incarnation] = self._world.loop.time(), beat.server_id
 
     def stalled(self, node: str, for_s: float) -> None:
-        """A node stands still."""
+        """A node stands still; of one that is down anyway nobody notices."""
         now, server = self._world.loop.time(), self._world.server
+        if not server.up:
+            return
         self._stalls.append((server.id_of(node), now, now + for_s))
 
     def stored(self, record: Record) -> None:
