@@ -7,10 +7,12 @@ import pytest
 
 from controlplane import presence
 from controlplane.projector import recovery
+from controlplane.projector.caretaker import Inquiry
 from controlplane.projector.core import Core
 from controlplane.projector.line import DeltaLine
 from controlplane.projector.service import ProjectorService
 from controlplane.recognition import Recognition
+from controlplane.router import core as router_core
 from controlplane.router.replica import Replica
 from controlplane.router.syncing import Syncing
 from controlplane.viewfeed import ViewFeed
@@ -140,6 +142,21 @@ def _end_asked_last(_: Any) -> Any:
     return is_held
 
 
+def _yes(_: Any) -> Any:
+    """A fact that is always so."""
+    return property(lambda _self: True)
+
+
+def _with_its_own_anomalies(not_below: Any) -> Any:
+    """The revision is kept; the anomalies are those of what was found."""
+
+    def kept(self: Any, before: Any, after: Any, reason: str) -> Any:
+        replica = not_below(self, before, after, reason)
+        return msgspec.structs.replace(replica, anomalies=after.anomalies)
+
+    return kept
+
+
 UNMENDED = {
     "snapshot-outrun": Patch(Core, "view_misses", _from_the_beginning),
     "snapshot-gone": Patch(Core, "snapshot_found", always([])),
@@ -159,6 +176,8 @@ UNMENDED = {
     "told-in-vain": Patch(Replica, "after", _never_lower),
     "blind-before": Patch(LeaseBook, "canary_returned", _all_the_blindness),
     "synced-amid": Patch(Syncing, "_is_held", _end_asked_last),
+    "claims-stayed": Patch(Inquiry, "claimed_here", _yes),
+    "told-anomalies": Patch(router_core.Core, "_not_below", _with_its_own_anomalies),
 }
 """For each kept plan: what takes the mend out again."""
 
