@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -60,6 +61,37 @@ class JetStreamApi:
                 return self.checked(answer, doing=doing, tolerate=tolerate)
             if answer is not None:
                 await asyncio.sleep(_RETRY_S)
+
+    async def query_on(
+        self,
+        link: Link,
+        question: Callable[[], tuple[str, Answer]],
+        *,
+        doing: str,
+        timeout_s: float,
+    ) -> Answer:
+        """As `query`, but over this very link, and the answer is not checked.
+
+        ``question`` gives verb and body, anew each time. While a cluster elects a
+        leader, who is asked may never answer. `TimeoutError` and `LinkLostError` pass
+        through.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            left_s = deadline - loop.time()
+            verb, body = question()
+            try:
+                answer = await self.ask_on(
+                    link, verb, body, doing=doing, timeout_s=min(left_s, _ATTEMPT_S)
+                )
+            except TimeoutError:
+                if loop.time() >= deadline:
+                    raise
+                continue
+            if final(answer) or loop.time() >= deadline:
+                return answer
+            await asyncio.sleep(_RETRY_S)
 
     async def ask_on(
         self, link: Link, verb: str, body: Answer, *, doing: str, timeout_s: float

@@ -12,7 +12,7 @@ import msgspec
 import nats.errors
 
 from controlplane.broker import Message
-from controlplane.broker.api import JetStreamApi, error_of
+from controlplane.broker.api import Answer, JetStreamApi, error_of
 from controlplane.broker.link import Link
 from controlplane.broker.translate import STREAM_NOT_FOUND, nats_errors
 from controlplane.broker.wire import (
@@ -80,7 +80,7 @@ class Consumer:
         self._wanted: Final = wanted
         self._progress_s: Final = progress_s
         self._inbox: Final = link.new_inbox()
-        self._name: Final = self._inbox.rpartition(".")[2]
+        self._name = ""
         self._sid: int | None = None
         self._raw: list[RawMessage] = []
         self._heard = False
@@ -95,12 +95,27 @@ class Consumer:
         return self._pending == 0
 
     async def open(self, *, timeout_s: float) -> None:
-        """Create it. `StreamMissingError`, or what `JetStreamApi.ask_on` raises."""
+        """Create it. `StreamMissingError`, or what `JetStreamApi.query_on` raises.
+
+        Each time that it has to be asked for, it gets another name: the first one may
+        yet come to be, on a server that is gone by then.
+        """
         doing = f"reading {self._wanted.stream}"
         with nats_errors(url=self._api.url, doing=doing):
             self._sid = await self._link.listen(self._inbox, self._on_message)
-        path = f"CONSUMER.CREATE.{self._wanted.stream}.{self._name}"
+        answer = await self._api.query_on(
+            self._link, self._creation, doing=doing, timeout_s=timeout_s
+        )
+        error = error_of(answer)
+        if error is not None and error.err_code == STREAM_NOT_FOUND:
+            raise StreamMissingError
+        self._pending = self._api.checked(answer, doing=doing)["num_pending"]
+
+    def _creation(self) -> tuple[str, Answer]:
+        """How to ask for it, under a name that nobody asked for before."""
+        self._name = self._link.new_inbox().rpartition(".")[2]
         config = self._config()
+        path = f"CONSUMER.CREATE.{self._wanted.stream}.{self._name}"
         if "filter_subject" in config:
             path = f"{path}.{config['filter_subject']}"
         body = {
@@ -108,13 +123,7 @@ class Consumer:
             "config": config,
             "action": "create",
         }
-        answer = await self._api.ask_on(
-            self._link, path, body, doing=doing, timeout_s=timeout_s
-        )
-        error = error_of(answer)
-        if error is not None and error.err_code == STREAM_NOT_FOUND:
-            raise StreamMissingError
-        self._pending = self._api.checked(answer, doing=doing)["num_pending"]
+        return path, body
 
     async def take(self) -> list[Message]:
         """Return what has been delivered and not been taken, at least one message.

@@ -55,26 +55,32 @@ class Reader:
         if until is not None and until <= wanted.after:
             return
         doing = f"reading {wanted.stream}"
-        link = await self._connection.require(doing)
         limit_s = self._connection.connect_timeout_s
-        consumer = Consumer(self._api, link, wanted, progress_s=limit_s)
-        try:
-            await consumer.open(timeout_s=limit_s)
-            ended = False
-            while not (ended or consumer.exhausted):
-                batch = await consumer.take()
-                ended = until is not None and batch[-1].sequence >= until
-                if ended or wanted.last_per_subject:
-                    batch = _within(batch, wanted.after, until)
-                if batch:
-                    yield batch
-        except StreamMissingError as error:
-            raise self._connection.unavailable(doing, "no such stream") from error
-        except (TimeoutError, LinkLostError, ConsumerLostError) as error:
-            reason = str(error) or "connection lost"
-            raise self._connection.unavailable(doing, reason) from error
-        finally:
-            await consumer.close()
+        deadline = asyncio.get_running_loop().time() + limit_s
+        begun = False
+        while True:
+            link = await self._connection.require(doing)
+            consumer = Consumer(self._api, link, wanted, progress_s=limit_s)
+            try:
+                await consumer.open(timeout_s=limit_s)
+                ended = False
+                while not (ended or consumer.exhausted):
+                    batch, ended = _within(await consumer.take(), wanted, until)
+                    if batch:
+                        begun = True
+                        yield batch
+            except StreamMissingError as error:
+                raise self._connection.unavailable(doing, "no such stream") from error
+            except (TimeoutError, LinkLostError, ConsumerLostError) as error:
+                # Before its first message nothing is lost with a consumer.
+                if begun or asyncio.get_running_loop().time() >= deadline:
+                    reason = str(error) or "connection lost"
+                    raise self._connection.unavailable(doing, reason) from error
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
+            finally:
+                await consumer.close()
 
     async def follow(self, wanted: Wanted) -> AsyncIterator[list[Message]]:
         """See `Broker.follow`."""
@@ -113,8 +119,9 @@ class Reader:
             await consumer.open(timeout_s=limit_s)
         except StreamMissingError as missing:
             raise _forked(wanted, f"stream {wanted.stream} is missing") from missing
-        answer = await self._api.ask_on(
-            link, f"STREAM.INFO.{wanted.stream}", {}, doing=doing, timeout_s=limit_s
+        question = (f"STREAM.INFO.{wanted.stream}", dict[str, object]())
+        answer = await self._api.query_on(
+            link, lambda: question, doing=doing, timeout_s=limit_s
         )
         error = error_of(answer)
         if error is not None and error.err_code == STREAM_NOT_FOUND:
@@ -124,12 +131,20 @@ class Reader:
             raise _forked(wanted, f"it ends at {last} now")
 
 
-def _within(batch: list[Message], after: int, until: int | None) -> list[Message]:
-    return [
+def _within(
+    batch: list[Message], wanted: Wanted, until: int | None
+) -> tuple[list[Message], bool]:
+    """What of a delivery was asked for, and whether that is the last of it."""
+    ended = until is not None and batch[-1].sequence >= until
+    if not (ended or wanted.last_per_subject):
+        return batch, ended
+    within = [
         message
         for message in batch
-        if message.sequence > after and (until is None or message.sequence <= until)
+        if message.sequence > wanted.after
+        and (until is None or message.sequence <= until)
     ]
+    return within, ended
 
 
 def _forked(wanted: Wanted, reason: str) -> HistoryForkedError:

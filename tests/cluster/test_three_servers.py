@@ -58,6 +58,35 @@ async def test_killing_the_log_s_leader_loses_nothing_and_stops_nobody(tmp_path)
             await asyncio.gather(*(worker.stop() for worker in [*before, joined]))
 
 
+async def test_what_is_read_while_a_leader_is_elected_is_answered_by_the_next(tmp_path):
+    """Who is asked then may never answer: the question has to be asked again."""
+    async with (
+        running_cluster(tmp_path) as cluster,
+        cp.connect(cluster.urls, settings=SETTINGS) as plane,
+    ):
+        await eventually(lambda: created(plane), within_s=30)
+        await plane.worker(spec("w0")).start()
+        leader = await cluster.leader_of(plane.names.log_stream)
+        left = [url for place, url in enumerate(cluster.urls) if place != leader]
+        others = [cp.connect(left, settings=SETTINGS) for _ in range(10)]
+        try:
+            await asyncio.gather(*(other.start() for other in others))
+            await cluster.kill(leader)
+            # Each reads all the time: some of it falls into the election.
+            before = [asyncio.create_task(count(other)) for other in others]
+            assert await asyncio.wait_for(asyncio.gather(*before), 40) == [1] * 10
+        finally:
+            await asyncio.gather(*(other.stop() for other in others))
+
+
+async def count(plane: cp.Plane) -> int:
+    """How many records the log has, read again and again until a leader was elected."""
+    found = 0
+    for _ in range(20):
+        found = len([one async for one in plane.log.read(until=1)])
+    return found
+
+
 async def created(plane: cp.Plane) -> bool:
     """Create the cell as soon as the cluster has a leader."""
     assert isinstance(plane.broker, JetStreamBroker)
