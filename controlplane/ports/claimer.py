@@ -38,6 +38,7 @@ from events import (
 from projections import Lacking, PortBlock, Want, check_wants
 
 from .choosing import Ask, await_settling
+from .crowds import Crowds
 from .drafts import Drafts
 from .keeping import Keeper
 from .machine import Machine
@@ -53,6 +54,8 @@ LOST_BEFORE_LOOK: Final = 2
 RECORDS_PER_LOSS: Final = 128
 RECORDS_PER_LONE_LOSS: Final = 16
 """…or later: reading so many records costs as much as losing once, a batch or one."""
+OUTDATED_BEFORE_LOOK: Final = 24
+"""A look pays, too, after so many blocks of one claim that turned out to be taken."""
 LOST_BEFORE_ANEW: Final = 8
 """A look after so many of one claim believes nothing of what was known."""
 BACKOFF_S_MIN: Final = 0.001
@@ -97,6 +100,7 @@ class Claimer:
             log=log, watches=self._watches, drafts=self._drafts, settings=settings
         )
         self._machine: Final = Machine()
+        self._crowds: Final = Crowds(log, clock)
         self._noted: Final[dict[tuple[Host, int], None]] = {}
         self._together: Final = Together(self._sent)
         self._settling: Final = Settling(log, self.let_go, self._settled, self._chance)
@@ -156,7 +160,7 @@ class Claimer:
         return self._watches.of(host)
 
     async def _granted(self, ask: Ask) -> Claimed:
-        watch, lost, looked = ask.watch, 0, False
+        watch, lost, outdated, looked = ask.watch, 0, 0, False
         if not watch.looked:
             await watch.look()
         while True:
@@ -169,7 +173,14 @@ class Claimer:
                 await watch.look()
                 looked = True
                 continue
-            with watch.reserving(port for block in chosen for port in block):
+            ports = [port for block in chosen for port in block]
+            with watch.reserving(ports):
+                if await self._crowds.outdated(watch, chosen):
+                    watch.contest(ports, None)
+                    outdated, looked = outdated + 1, False
+                    if outdated % OUTDATED_BEFORE_LOOK == 0:
+                        await watch.look()
+                    continue
                 done = await self._take(ask, chosen)
                 if isinstance(done, BusyPort):
                     await self._skip(ask, done)
@@ -179,7 +190,8 @@ class Claimer:
                     return Claimed(
                         blocks=chosen, revision=done.revision, log_id=watch.log_id
                     )
-                watch.contest((p for block in chosen for p in block), done.last)
+                watch.contest(ports, done.last)
+            self._crowds.note(watch.host)
             lost, looked = lost + 1, False
             await self._after_loss(ask, lost)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from controlplane.broker import Broker, Outgoing, Stored, StreamState
+from controlplane.broker import Broker, Message, Outgoing, Stored, StreamState
 from controlplane.errors import AppendOutcomeUnknownError
 
 
@@ -23,6 +23,8 @@ class LossyBroker:
         self.stores = 0
         self.asked = 0
         """How often a stream's state was asked for."""
+        self.lasts = 0
+        """How often the last message of a subject was asked for."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._broker, name)
@@ -30,6 +32,10 @@ class LossyBroker:
     async def state(self, stream: str) -> StreamState:
         self.asked += 1
         return await self._broker.state(stream)
+
+    async def last(self, stream: str, subject: str) -> Message | None:
+        self.lasts += 1
+        return await self._broker.last(stream, subject)
 
     async def store(self, stream: str, message: Outgoing, **options: Any) -> Stored:
         return await self._deliver(stream, [message], options)
