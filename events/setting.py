@@ -12,11 +12,19 @@ class SettingEvent(Event, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class WorkerHeld(SettingEvent, frozen=True, kw_only=True, tag="worker_held.v1"):
+class WorkerHeld(
+    SettingEvent,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,  # what is stored without ``drain`` keeps its bytes
+    tag="worker_held.v1",
+):
     """No traffic for this stable id until it is resumed; outlives incarnations."""
 
     namespace: Namespace
     worker_id: WorkerId
+    drain: bool = False
+    """The worker is asked to finish what it has, too. The latest decision counts."""
 
 
 class WorkerResumed(SettingEvent, frozen=True, kw_only=True, tag="worker_resumed.v1"):

@@ -24,6 +24,7 @@ from .delta import (
     encode_view,
     entity_key,
 )
+from .draining import DrainOrder, Drains, drains_unheard
 from .entities import (
     FleetChange,
     Gone,
@@ -109,6 +110,8 @@ __all__ = [
     "Change",
     "Delta",
     "DivergenceError",
+    "DrainOrder",
+    "Drains",
     "Epoch",
     "EpochStarted",
     "Fleet",
@@ -185,6 +188,7 @@ __all__ = [
     "decode_view",
     "derive",
     "diff",
+    "drains_unheard",
     "encode_snapshot",
     "encode_view",
     "entity_key",

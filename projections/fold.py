@@ -31,6 +31,7 @@ from events import (
 from . import life, port
 from .anomaly import REASON_MAX, Anomalies, Anomaly, noted
 from .deciding import Refusal, decide_setting, decide_worker
+from .draining import NO_DRAINS, Drains, decide_drains
 from .entities import FleetChange, Registration, WorkerKey
 from .fleet import EMPTY, FleetState, apply
 from .life import Life, Lives
@@ -46,6 +47,7 @@ class FoldState(msgspec.Struct, frozen=True, kw_only=True):
     fleet_state: FleetState = EMPTY
     ports: PortTable = NO_PORTS
     lives: Lives = life.NO_LIVES
+    drains: Drains = NO_DRAINS
     anomalies: Anomalies = Anomalies()
     revision: Revision = 0
     fingerprint: str = ""
@@ -68,7 +70,7 @@ def evolve(state: FoldState, record: Record) -> FoldState:
 def step(state: FoldState, record: Record) -> Step:
     """As `evolve`, with the fleet's changes: what a delta is made of."""
     fleet, ports, lives = state.fleet_state, state.ports, state.lives
-    anomalies = state.anomalies
+    drains, anomalies = state.drains, state.anomalies
     outcome: tuple[FleetChange, ...] | Refusal = ()
     match record.event:
         case WorkerEvent() as event:
@@ -80,6 +82,7 @@ def step(state: FoldState, record: Record) -> Step:
             lives = _turn_over(lives, before, after, record.revision)
         case SettingEvent() as event:
             outcome = decide_setting(fleet, event)
+            drains = decide_drains(drains, event, record.revision)
             fleet = fleet if isinstance(outcome, Refusal) else apply(fleet, outcome)
         case PortClaimed() as event:
             ports, lives, outcome = _claim(ports, lives, event, record)
@@ -98,6 +101,7 @@ def step(state: FoldState, record: Record) -> Step:
             fleet_state=fleet,
             ports=ports,
             lives=lives,
+            drains=drains,
             anomalies=anomalies,
             revision=record.revision,
             fingerprint=record.fingerprint,

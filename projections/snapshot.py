@@ -19,6 +19,7 @@ from events import Revision
 from . import digest
 from .anomaly import Anomalies
 from .delta import Epoch, entity_key
+from .draining import DrainOrder
 from .entities import Put
 from .errors import SnapshotUnusableError
 from .fleet import FleetState, build
@@ -63,13 +64,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A packed `Rest`, which routers need not read."""
 
 
-class Rest(msgspec.Struct, frozen=True, kw_only=True):
-    """What projectors and replay need beyond the fleet."""
+class Rest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What projectors and replay need beyond the fleet. Additions have defaults."""
 
     ports: tuple[PortState, ...]
     port_revisions: tuple[tuple[str, int, Revision], ...]
     ports_digest: str
     lives: tuple[Life, ...]
+    drains: tuple[DrainOrder, ...] = ()
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
@@ -92,6 +94,7 @@ def take(state: FoldState, position: Position) -> Snapshot:
         port_revisions=tuple((*k, r) for k, r in sorted(ports.revisions.items())),
         ports_digest=ports.digest,
         lives=tuple(life for _, life in sorted(state.lives.items())),
+        drains=tuple(order for _, order in sorted(state.drains.items())),
     )
     return Snapshot(
         format=FORMAT,
@@ -167,6 +170,7 @@ def restore(snapshot: Snapshot, known_tags: frozenset[str]) -> FoldState:
         fleet_state=fleet_of(snapshot),
         ports=_ports_of(rest),
         lives=Map({life.key: life for life in rest.lives}),
+        drains=Map({order.key: order for order in rest.drains}),
         anomalies=snapshot.anomalies,
         revision=snapshot.revision,
         fingerprint=snapshot.fingerprint,

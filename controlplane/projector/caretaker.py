@@ -23,7 +23,7 @@ from events import (
     WorkerId,
     WorkerRegistered,
 )
-from projections import FoldState, LeaseBook, Life, LifeKey
+from projections import FoldState, LeaseBook, Life, LifeKey, drains_unheard
 
 from .effects import Effect, Expire, Inquire, Tell
 
@@ -123,6 +123,17 @@ class Caretaker:
             if tried_at is None or now - tried_at >= EXPIRY_RETRY_S:
                 self._expiring[overdue.life.key] = now
                 effects.append(Expire(overdue.life, overdue.silent_for_s))
+        return effects
+
+    def remind(self, fold: FoldState, now: float) -> list[Effect]:
+        """Tell whom an operator asked to drain, again and again until they do."""
+        effects: list[Effect] = []
+        for order, worker in drains_unheard(fold.drains, fold.fleet_state):
+            reason = order.reason or f"asked by {order.by or 'an operator'}"
+            notice = _notice(
+                worker.incarnation, "drain_requested", reason, order.revision
+            )
+            effects += self._tell(order.key, notice, now)
         return effects
 
     def beat(

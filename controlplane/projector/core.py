@@ -205,6 +205,7 @@ class Core:
             verdict = self.care.judge(self.fold, now, own_server)
             if self.leading:
                 effects += verdict
+                effects += self.care.remind(self.fold, now)
         return effects
 
     def next_tick_at(self) -> float:

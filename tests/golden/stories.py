@@ -7,6 +7,7 @@ from tests.support.fleet_builder import (
     Story,
     claimed,
     deregistered,
+    drained,
     draining,
     expired,
     forgotten,
@@ -142,4 +143,28 @@ def with_poison() -> Story:
     )
 
 
-STORIES = {"rolling_update": rolling_update, "poison": with_poison}
+def drain_orders() -> Story:
+    """Workers that operators ask to drain: one does, one is let go on, one dies."""
+    return given(
+        registered("w1"),
+        registered("w2"),
+        held("w1", drain=True, reason="rollout"),
+        draining("w1", reason="asked"),
+        held("w2", drain=True),
+        drained("w1"),
+        deregistered("w1"),
+        resumed("w2"),
+        registered("w1"),
+        held("w2", drain=True, reason="again"),
+        held("w2", reason="again"),
+        held("w3", drain=True, reason="before it comes"),
+        registered("w3"),
+        expired("w3"),
+    )
+
+
+STORIES = {
+    "rolling_update": rolling_update,
+    "poison": with_poison,
+    "drain_orders": drain_orders,
+}

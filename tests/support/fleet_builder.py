@@ -354,9 +354,11 @@ def _setting_step(kind: type[AnyEvent], **fields: Any) -> Step:
     return step
 
 
-def held(worker: str, *, namespace: str = NAMESPACE, reason: str = "") -> Step:
-    """An operator keeps traffic away from the worker."""
-    who = {"namespace": namespace, "worker_id": worker}
+def held(
+    worker: str, *, namespace: str = NAMESPACE, reason: str = "", drain: bool = False
+) -> Step:
+    """An operator keeps traffic away from the worker; ``drain``: and has it drain."""
+    who = {"namespace": namespace, "worker_id": worker, "drain": drain}
     return _setting_step(WorkerHeld, **who, reason=reason)
 
 

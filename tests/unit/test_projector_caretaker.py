@@ -11,8 +11,10 @@ from tests.support.fleet_builder import (
     NAMESPACE,
     claimed,
     deregistered,
+    draining,
     expired,
     given,
+    held,
     incarnation,
     ready,
     registered,
@@ -247,3 +249,25 @@ def test_looking_at_everybody_is_left_out_only_while_nobody_can_be_silent():
     (expire,) = found
     assert expire.life.worker_id == "w2"
     assert 6.0 < now <= 7.0
+
+
+def test_who_is_to_drain_is_reminded_until_he_does():
+    care = Care(registered("w1"), held("w1", drain=True, reason="rollout"))
+    said = [care.care.remind(care.fold, t / 2) for t in range(2, 15)]
+    assert [len(effects) for effects in said] == [1, 0, 0, 0, 0, 0] * 2 + [1]
+    ((tell,), *_) = said
+    assert (tell.namespace, tell.worker_id) == W1
+    notice = tell.notice
+    assert (notice.kind, notice.reason) == ("drain_requested", "rollout")
+    assert (notice.incarnation, notice.revision) == (incarnation("w1"), 2)
+    heard = Care(registered("w1"), held("w1", drain=True), draining("w1"))
+    assert heard.care.remind(heard.fold, 1.0) == []
+
+
+def test_the_next_life_of_who_is_to_drain_is_told_too():
+    care = Care(registered("w1"), held("w1", drain=True), expired("w1"))
+    assert care.care.remind(care.fold, 1.0) == []
+    again = Care(registered("w1"), held("w1", drain=True), registered("w1"))
+    (tell,) = again.care.remind(again.fold, 1.0)
+    assert tell.notice.incarnation == incarnation("w1", 2)
+    assert tell.notice.reason == "asked by builder"

@@ -12,6 +12,7 @@ from controlplane.projector.effects import (
     Resign,
     SayHead,
     TakeSnapshot,
+    Tell,
 )
 from projections import EpochStarted, take
 from tests.support.fleet_builder import (
@@ -19,6 +20,7 @@ from tests.support.fleet_builder import (
     claimed,
     draining,
     given,
+    held,
     incarnation,
     ready,
     registered,
@@ -307,6 +309,14 @@ def test_a_beat_above_the_logs_end_shows_a_loss_which_is_announced_once():
     again = leader.core.inquired(inquiry(leader, 8), leader.now)
     assert kinds(again, Announce) == []
     assert leader.core.line.epoch is not None
+
+
+def test_the_leader_alone_reminds_whom_an_operator_asked_to_drain():
+    leader, records = leader_of(registered("w1"), held("w1", drain=True))
+    follower = Bench(records, leader.view, name="b")
+    (tell,) = kinds(leader.tick(0.5), Tell)
+    assert tell.notice.kind == "drain_requested"
+    assert kinds(follower.tick(0.5), Tell) == []
 
 
 def test_no_loss_is_seen_in_other_logs_or_by_followers():
