@@ -24,6 +24,7 @@ from events import (
 )
 from projections import PortBlock, Want, check_wants
 
+from .addressing import check_names
 from .signals import Append, ClaimPorts, PortsClaimed, PortsReturned, ReturnPorts
 from .spec import ResolvedSpec
 
@@ -256,8 +257,10 @@ def hands_for(
 ) -> PortHands | None:
     """Who does the work at the ports; nobody if none are wanted.
 
-    Raises `SettingsError` if nobody can, `InvalidIdentityError` for what is no host.
+    Raises `SettingsError` if nobody can, `InvalidIdentityError` for what is no host,
+    and for an address that names a port which is not among them.
     """
+    check_names(spec.address, wants)
     if not wants:
         return None
     if claiming is None:

@@ -215,6 +215,7 @@ class WorkerCore:
 
     def _claimed(self, claimed: PortsClaimed) -> tuple[Effect, ...]:
         self.blocks = claimed.blocks
+        self.wanted = self.wanted.placed(self._wants, claimed.blocks)
         if self.phase is Phase.LEAVING:
             return self._go_on()
         beat = KeepBeating(self.incarnation, claimed.log_id, claimed.revision)

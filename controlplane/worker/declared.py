@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
@@ -21,7 +21,9 @@ from events import (
     WorkerStatusChanged,
     WorkerUpdated,
 )
+from projections import PortBlock, Want
 
+from .addressing import placed
 from .spec import ResolvedSpec
 
 UNSEALED: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -57,6 +59,10 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
             labels=said.labels,
             adapters=frozenset(said.adapters),
         )
+
+    def placed(self, wants: Sequence[Want], blocks: Sequence[PortBlock]) -> Declared:
+        """The same at the ports that were claimed; see `addressing`."""
+        return self.with_fields(address=placed(self.address, wants, blocks))
 
     def after(self, event: WorkerEvent) -> Declared:
         """What the log says of the life after one more event of it."""

@@ -19,7 +19,6 @@ from events import (
     Role,
     Status,
     WorkerId,
-    check_address,
     check_labels,
     check_lease_ttl_s,
     check_model,
@@ -30,6 +29,8 @@ from events import (
     check_status,
     check_worker_id,
 )
+
+from .addressing import check_address_with_names
 
 REASON_BYTES_MAX: Final = 1024
 DOCUMENT_BYTES_MAX: Final = 64 * 1024
@@ -46,6 +47,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     model: ModelName
     address: str
+    """How routers reach it. ``{name}`` is the first port of its block of that name,
+    ``{host}`` the host of its ports: both are filled in when they are claimed."""
     namespace: Namespace | None = None
     """None: from the environment, see `worker_namespace`."""
     worker_id: WorkerId | None = None
@@ -65,7 +68,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse what breaks a rule, and keep the rest in its one form."""
         check_model(self.model)
-        check_address(self.address)
+        check_address_with_names(self.address)
         if self.namespace is not None:
             check_namespace(self.namespace)
         if self.worker_id is not None:
