@@ -19,6 +19,8 @@ import msgspec
 
 OLDEST_SERVER: Final = (2, 12, 1)
 """The first nats-server that passes the contract suite; 2.12.0 fails it on batches."""
+COUNTED_MAX: Final = 100_000
+"""Of so many subjects the server tells in one answer how many messages they have."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -203,6 +205,14 @@ class Broker(Protocol):
 
     async def state(self, stream: str) -> StreamState:
         """Ask the stream's leader. Raises `LogUnavailableError` if it is missing."""
+        ...
+
+    async def count(self, stream: str, subject: str) -> int:
+        """How many messages the stream holds on ``subject``, by its leader.
+
+        ``subject`` may have wildcards. Of more than `COUNTED_MAX` different subjects
+        only the first are counted.
+        """
         ...
 
     async def store(

@@ -150,6 +150,10 @@ class JetStreamBroker:
         """Ask the stream's leader."""
         return await self._streams.state(stream)
 
+    async def count(self, stream: str, subject: str) -> int:
+        """How many messages the stream holds on ``subject``."""
+        return await self._streams.count(stream, subject)
+
     async def store(
         self, stream: str, message: Outgoing, *, timeout_s: float | None = None
     ) -> Stored:

@@ -177,6 +177,11 @@ class MemoryBroker:
         await self._require(f"asking for the state of {stream}")
         return self._answers.state(stream)
 
+    async def count(self, stream: str, subject: str) -> int:
+        """How many messages the stream holds on ``subject``."""
+        await self._require(f"counting what {stream} has on {subject}")
+        return self._answers.count(stream, subject)
+
     async def store(
         self, stream: str, message: Outgoing, *, timeout_s: float | None = None
     ) -> Stored:

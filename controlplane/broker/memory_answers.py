@@ -68,6 +68,11 @@ class MemoryAnswers:
         """See `Broker.state`."""
         return self.stream(name, f"asking for the state of {name}").state()
 
+    def count(self, name: str, subject: str) -> int:
+        """See `Broker.count`."""
+        doing = f"counting what {name} has on {subject}"
+        return self.stream(name, doing).count(subject)
+
     # ---- messages --------------------------------------------------------------
     def store(self, name: str, messages: Sequence[Outgoing]) -> Stored:
         """See `Broker.store_batch`."""

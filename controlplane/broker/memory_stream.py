@@ -79,6 +79,12 @@ class MemoryStream:
             subjects=sum(1 for places in self._by_subject.values() if places),
         )
 
+    def count(self, pattern: str) -> int:
+        """Return how many messages are held under ``pattern``."""
+        self._expire()
+        held = self._by_subject.items()
+        return sum(len(places) for name, places in held if matches(pattern, name))
+
     def get(self, sequence: int) -> Message | None:
         """Return the message at ``sequence``."""
         self._expire()

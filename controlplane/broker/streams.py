@@ -85,6 +85,16 @@ class Streams:
         )
         return stream_state(answer)
 
+    async def count(self, name: str, subject: str) -> int:
+        """See `Broker.count`."""
+        answer = await self._api.query(
+            f"STREAM.INFO.{name}",
+            {"subjects_filter": subject},
+            doing=f"counting what {name} has on {subject}",
+        )
+        found: dict[str, int] = answer["state"].get("subjects") or {}
+        return sum(found.values())
+
     async def get(self, name: str, sequence: int) -> Message | None:
         """See `Broker.get`."""
         return await self._message(name, {"seq": sequence}) if sequence > 0 else None

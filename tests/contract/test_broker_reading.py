@@ -35,6 +35,19 @@ async def test_creating_an_identical_stream_again_is_fine(broker):
     assert (await broker.state(spec.name)).messages == 1
 
 
+async def test_messages_are_counted_by_their_subjects(broker):
+    spec = spec_of()
+    await broker.create_stream(spec)
+    assert await broker.count(spec.name, f"{spec.name}.>") == 0
+    await fill(broker, spec, "aabac")
+    for pattern, held in (("a", 3), ("b", 1), ("d", 0), ("*", 5), (">", 5)):
+        assert await broker.count(spec.name, f"{spec.name}.{pattern}") == held
+    await broker.purge_stream(spec.name, up_to=3)
+    assert await broker.count(spec.name, f"{spec.name}.a") == 1
+    with pytest.raises(LogUnavailableError):
+        await broker.count("NONESUCH", "a")
+
+
 async def test_other_metadata_is_no_drift_and_is_kept(broker):
     spec = spec_of(metadata={"log_id": "first"})
     await broker.create_stream(spec)

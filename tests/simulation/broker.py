@@ -138,6 +138,10 @@ class SimBroker(Link):
         doing = f"asking for the state of {stream}"
         return await self._ask(lambda: self._answers.state(stream), doing)
 
+    async def count(self, stream: str, subject: str) -> int:
+        doing = f"counting what {stream} has on {subject}"
+        return await self._ask(lambda: self._answers.count(stream, subject), doing)
+
     async def store(
         self, stream: str, message: Outgoing, *, timeout_s: float | None = None
     ) -> Stored:
