@@ -7,13 +7,16 @@ port, and take them back when one of them is somebody's. It runs over the same b
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from random import Random
 
 import controlplane as cp
 from controlplane.broker import Outgoing, StreamSpec
 from controlplane.errors import AppendConflictError
+from controlplane.identifiers import new_uuid7
 from tests.bench.figures import Figure, percentile
 
 CLAIMANTS = 50
@@ -26,6 +29,8 @@ MS = 1000.0
 FAR = {"bind_check": False}
 """A foreign host's: this machine's sockets are no part of the broker's figures."""
 RAW = "RAW_PORTS"
+MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of its own is made there
+HAS_MEMORY = MEMORY.is_dir()
 SETTINGS = cp.Settings(port_cooldown_s=0)
 
 Claim = Callable[[], Awaitable[object]]
@@ -38,14 +43,18 @@ async def run() -> list[Figure]:
         cp.connect(server.url, settings=SETTINGS) as plane,
     ):
         await plane.init()
-        await plane.broker.create_stream(
-            StreamSpec(name=RAW, subjects=("raw.>",), allow_atomic=True)
-        )
+        await create_raw(plane)
         return [
             *await lone(plane),
             *await singles(plane),
             *await blocks(plane, server.url),
         ]
+
+
+async def create_raw(plane: cp.Plane) -> None:
+    """A stream for what is compared with."""
+    spec = StreamSpec(name=RAW, subjects=("raw.>",), allow_atomic=True)
+    await plane.broker.create_stream(spec)
 
 
 # ---- one claimant ------------------------------------------------------------------
@@ -74,9 +83,18 @@ async def lone(plane: cp.Plane) -> list[Figure]:
 
 
 async def bare_batch(plane: cp.Plane) -> None:
-    """Store as many messages of that size, without expectation or id."""
-    message = Outgoing(subject="raw.batch", payload=b"x" * 450)
-    await plane.broker.store_batch(RAW, [message] * SIZE)
+    """Store as many messages of that size, each new on its subject, with an id."""
+    batch = new_uuid7()
+    messages = [
+        Outgoing(
+            subject=f"raw.batch.{batch}.{place}",
+            payload=b"x" * 450,
+            message_id=f"{batch}.{place}",
+            expect_subject_sequence=0,
+        )
+        for place in range(SIZE)
+    ]
+    await plane.broker.store_batch(RAW, messages)
 
 
 async def timed(count: int, claim: Claim) -> list[float]:
@@ -109,14 +127,12 @@ async def singles(plane: cp.Plane) -> list[Figure]:
 
 
 async def blocks(plane: cp.Plane, url: str) -> list[Figure]:
-    """Blocks of 8, from one process and from fifty connections."""
+    """Blocks of 8, over one connection and over fifty."""
     claim = claiming(plane, SIZE, "blocks")
     await claim()
     per_s, samples = await crowd(BLOCKS_EACH, [claim] * CLAIMANTS)
     keys = [Keys(plane, "blocks") for _ in range(CLAIMANTS)]
     other_per_s, _ = await crowd(BLOCKS_EACH, [one(k, SIZE) for k in keys])
-    apart_per_s, apart = await apart_from_each_other(url)
-    bare_per_s, _ = await crowd(BLOCKS_EACH, [lambda: bare_batch(plane)] * CLAIMANTS)
     return [
         *rate("blocks of 8", per_s, 400.0, other_per_s),
         Figure(
@@ -125,24 +141,50 @@ async def blocks(plane: cp.Plane, url: str) -> list[Figure]:
             unit="ms",
             bound=150.0,
         ),
-        Figure(
-            name="blocks of 8, 50 connections that know nothing of each other",
-            value=apart_per_s,
-            unit="/s",
-            ceiling=bare_per_s,
-            ceiling_is="bare atomic batches of that size, from one connection",
-        ),
-        Figure(
-            name="blocks of 8, 50 connections, p99",
-            value=percentile(apart, 0.99) * MS,
-            unit="ms",
-        ),
+        *await apart("", plane, url),
+        *await in_memory(),
         Figure(
             name="the sequential way, claims of 8 in a range of 400 that failed of 50",
             value=await failed_in_a_narrow_range(plane),
             unit="",
         ),
     ]
+
+
+async def apart(where: str, plane: cp.Plane, url: str) -> list[Figure]:
+    """Blocks of 8 by claimants that know nothing of each other, beside bare batches."""
+    per_s, samples = await apart_from_each_other(url)
+    bare_per_s, bare = await crowd(BLOCKS_EACH, [lambda: bare_batch(plane)] * CLAIMANTS)
+    return [
+        Figure(
+            name=f"blocks of 8, 50 connections{where}: a grant each ({per_s:,.0f}/s)",
+            value=MS / per_s,
+            unit="ms",
+            ceiling=MS / bare_per_s,
+            ceiling_is=f"bare batches of that size: {bare_per_s:,.0f}/s",
+        ),
+        Figure(
+            name=f"blocks of 8, 50 connections{where}, p99",
+            value=percentile(samples, 0.99) * MS,
+            unit="ms",
+            ceiling=percentile(bare, 0.99) * MS,
+            ceiling_is="the same",
+        ),
+    ]
+
+
+async def in_memory() -> list[Figure]:
+    """The same, where no disk bounds the broker; nothing if the system has no such."""
+    if not HAS_MEMORY:
+        return []
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+        async with (
+            cp.EmbeddedServer(directory) as server,
+            cp.connect(server.url, settings=SETTINGS) as plane,
+        ):
+            await plane.init()
+            await create_raw(plane)
+            return await apart(" and no disk", plane, server.url)
 
 
 def claiming(plane: cp.Plane, size: int, host: str) -> Claim:
