@@ -11,6 +11,7 @@ from .block import (
     Want,
     check_wants,
 )
+from .census import Census, take_census
 from .changing import Change, Touched, worker_changes
 from .claiming import Reclaiming, choose, reclaim, room
 from .delta import (
@@ -86,6 +87,7 @@ from .snapshot import (
     restore,
     take,
 )
+from .snapshot_ports import restore_ports
 from .view import (
     Fleet,
     Model,
@@ -107,6 +109,7 @@ __all__ = [
     "AnomalyCounts",
     "Blocker",
     "Candidates",
+    "Census",
     "Change",
     "Delta",
     "DivergenceError",
@@ -206,10 +209,12 @@ __all__ = [
     "reclaim",
     "replay",
     "restore",
+    "restore_ports",
     "room",
     "set_document",
     "step",
     "take",
+    "take_census",
     "worker_changes",
     "worker_document",
 ]

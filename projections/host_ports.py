@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 from immutables import Map
 
@@ -32,8 +30,6 @@ class HostPorts(msgspec.Struct, frozen=True, kw_only=True):
     ports: Map[int, PortState] = Map()
     revisions: Map[int, Revision] = Map()
     """Where each port's last record stands: what the next one has to expect."""
-    seen_at: datetime | None = None
-    """The latest time of any record seen: the broker's clock is not behind it."""
 
     def expected(self, port: int) -> Revision:
         """The last revision on the port's subject; 0: it has no record."""
@@ -62,7 +58,6 @@ class HostPorts(msgspec.Struct, frozen=True, kw_only=True):
             host=self.host,
             ports=self.ports if after is None else self.ports.set(port, after),
             revisions=self.revisions.set(port, record.revision),
-            seen_at=max(self.seen_at or record.recorded_at, record.recorded_at),
         )
 
 
@@ -70,7 +65,4 @@ def host_ports(table: PortTable, host: Host) -> HostPorts:
     """One host's part of the whole table."""
     ports = {port: state for (at, port), state in table.ports.items() if at == host}
     revisions = {port: r for (at, port), r in table.revisions.items() if at == host}
-    seen_at = max((state.since for state in ports.values()), default=None)
-    return HostPorts(
-        host=host, ports=Map(ports), revisions=Map(revisions), seen_at=seen_at
-    )
+    return HostPorts(host=host, ports=Map(ports), revisions=Map(revisions))
