@@ -11,6 +11,7 @@ from .block import (
     Want,
     check_wants,
 )
+from .census import Census, take_census
 from .changing import Change, Touched, worker_changes
 from .claiming import Reclaiming, choose, reclaim, room
 from .delta import (
@@ -108,6 +109,7 @@ __all__ = [
     "AnomalyCounts",
     "Blocker",
     "Candidates",
+    "Census",
     "Change",
     "Delta",
     "DivergenceError",
@@ -212,6 +214,7 @@ __all__ = [
     "set_document",
     "step",
     "take",
+    "take_census",
     "worker_changes",
     "worker_document",
 ]
