@@ -59,12 +59,14 @@ from .errors import (
     LeaseLostError,
     LogFullError,
     LogUnavailableError,
+    ModelInUseError,
     PortsExhaustedError,
     SettingsError,
     StreamMissingError,
     TopologyDriftError,
 )
 from .eventlog import Appended, LogState
+from .gate import DrainResult, ReadyResult
 from .namespaces import NamespaceFilter
 from .plane import Plane, connect
 from .ports.facade import PortHolding, Ports
@@ -86,6 +88,7 @@ __all__ = [
     "Change",
     "ControlPlaneError",
     "DivergenceError",
+    "DrainResult",
     "EmbeddedServer",
     "Fleet",
     "HistoryForkedError",
@@ -101,6 +104,7 @@ __all__ = [
     "Model",
     "ModelCard",
     "ModelForgotten",
+    "ModelInUseError",
     "ModelNotFoundError",
     "ModelUnavailableError",
     "NamespaceFilter",
@@ -116,6 +120,7 @@ __all__ = [
     "Ports",
     "PortsExhaustedError",
     "Projector",
+    "ReadyResult",
     "Record",
     "Role",
     "RouterSeen",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from events.errors import ControlPlaneError
+
+NAMED_MAX: Final = 3
+"""So many of a list are named in a message."""
 
 
 class SettingsError(ControlPlaneError):
@@ -186,3 +190,18 @@ class PortsExhaustedError(ControlPlaneError):
         if self.resting:
             return f"{first}wait for those that rest, or widen the range"
         return f"{first}release what nobody needs, or widen the range"
+
+
+class ModelInUseError(ControlPlaneError):
+    """A name is not forgotten while workers serve it. Have them leave first."""
+
+    def __init__(self, *, model: str, workers: Sequence[str]) -> None:
+        """Name the ``model`` and the ``workers``, as ``namespace/worker_id``."""
+        self.model, self.workers = model, tuple(workers)
+        named = ", ".join(self.workers[:NAMED_MAX])
+        more = len(self.workers) - NAMED_MAX
+        others = f" and {more} more" if more > 0 else ""
+        super().__init__(
+            f"model {model!r} is served by {named}{others}, so it is not forgotten; "
+            "drain them, and do it again when they are gone"
+        )

@@ -14,21 +14,32 @@ from typing import Any, Final, Literal
 
 from prometheus_client import CollectorRegistry
 
-from events import Cell, Host, Namespace, Revision, check_cell
-from projections import PlaneState, Want
+from events import (
+    AnyEvent,
+    Cell,
+    Host,
+    ModelName,
+    Namespace,
+    Revision,
+    Role,
+    WorkerId,
+    check_cell,
+    check_role,
+)
+from projections import Fleet, PlaneState, Want
 
 from . import topology
 from .broker.jetstream import JetStreamBroker
 from .clock import SystemClock
-from .errors import SettingsError
-from .eventlog import EventLog
+from .eventlog import Appended, EventLog
+from .gate import Deployment, DrainResult, Gate, ReadyResult, up_to_date
 from .logs import get_logger
+from .operators import Operators
 from .playback import replay_log
 from .ports.claimer import Claimer
 from .ports.facade import Ports
-from .presence import RouterSeen, WaitResult, judge_wait, names_astray, routers
+from .presence import RouterSeen, WaitResult
 from .router.client import RouterView
-from .runtime import Lifetime
 from .settings import Settings
 from .telemetry import PortMetrics, RouterMetrics, WorkerMetrics
 from .topology import Names
@@ -38,7 +49,6 @@ from .worker import BeatThread, WorkerHandle, WorkerSpec
 
 _log = get_logger("plane")
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
-WAIT_PAUSE_S: Final = 0.05
 
 
 class PlaneLog(EventLog):
@@ -49,7 +59,7 @@ class PlaneLog(EventLog):
         return await replay_log(self, until)
 
 
-class Plane(Lifetime):
+class Plane(Operators):
     """A connection to a cell. Starting returns at once and connects for ever.
 
     Calls that need the broker raise `LogUnavailableError` after
@@ -87,6 +97,13 @@ class Plane(Lifetime):
         self.broker = self._connection(self.name)
         self.log = PlaneLog(self.broker, self.cell, self.settings)
         self.feed = ViewFeed(self.broker, self.cell)
+        self._gate = Gate(
+            self.broker,
+            self.log,
+            self.feed,
+            self.settings,
+            view=lambda: self.view(announce=False),
+        )
         self._beats = BeatThread(
             lambda: self._connection(f"{self.name} beats"),
             self.settings,
@@ -234,19 +251,25 @@ class Plane(Lifetime):
             announce=announce,
         )
 
+    # ---- operators -------------------------------------------------------------
+    async def _decide(self, event: AnyEvent) -> Appended:
+        return await self.log.append(event)
+
+    async def _fleet_now(self) -> Fleet:
+        """From a view; from the log itself where no projector keeps one up to date."""
+        view = self.view(announce=False)
+        async with up_to_date(view, self.settings.connect_timeout_s) as found:
+            if found is not None:
+                return found.fleet
+        return (await self.log.replay()).fleet
+
     async def routers(self) -> tuple[RouterSeen, ...]:
         """Every router that is there, or went lately without goodbye, by name."""
-        return await routers(self.broker, self.names, self.settings)
+        return await self._gate.routers()
 
     async def epoch(self) -> str | None:
         """The current epoch of the view; None: there is none yet."""
-        state = await self.feed.state()
-        if state.messages:
-            entry = await self.feed.at(state.last_sequence)
-            if entry is not None and entry.message is not None:
-                return str(entry.message.epoch)
-        pointer = await self.feed.snapshot_pointer()
-        return None if pointer is None else str(pointer.position.epoch)
+        return await self._gate.epoch()
 
     async def wait(
         self,
@@ -259,26 +282,39 @@ class Plane(Lifetime):
         Returns what came of it within ``timeout_s``; without a live router it is not
         reached, nor is a revision that the log does not have.
         """
-        if routers != "all" and (not isinstance(routers, int) or routers < 1):
-            rule = "'all', or a count of at least 1"
-            raise SettingsError(field="routers", value=routers, rule=rule)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        wanted = None if routers == "all" else routers
-        while True:
-            seen = await self.routers()
-            epoch, end = await self.epoch(), (await self.log.state()).last_revision
-            result = judge_wait(
-                seen,
-                epoch,
-                revision,
-                wanted,
-                log_end=end,
-                astray=await names_astray(self.log, seen),
-            )
-            if result.reached or loop.time() >= deadline:
-                return result
-            await asyncio.sleep(min(WAIT_PAUSE_S, max(0.0, deadline - loop.time())))
+        return await self._gate.reached(revision, routers, timeout_s)
+
+    async def wait_ready(
+        self,
+        namespace: Namespace,
+        model: ModelName,
+        min_ready: int,
+        routers: Literal["all"] | int = "all",
+        timeout_s: float = 30.0,
+        *,
+        role: Role | str | None = None,
+    ) -> ReadyResult:
+        """Wait until routers have ``min_ready`` routable workers of a deployment.
+
+        These are the workers in ``namespace`` that answer to ``model`` (a model's or an
+        adapter's name) in ``role``, else at which a request may start. Returns what
+        came of it within ``timeout_s``.
+        """
+        deployment = Deployment(
+            namespace=namespace,
+            model=model,
+            role=None if role is None else check_role(role),
+        )
+        return await self._gate.ready(deployment, min_ready, routers, timeout_s)
+
+    async def wait_drained(
+        self, namespace: Namespace, worker_id: WorkerId, timeout_s: float = 30.0
+    ) -> DrainResult:
+        """Wait until a worker is drained, or gone: it is safe to delete then.
+
+        Returns what came of it within ``timeout_s``. See `request_drain`.
+        """
+        return await self._gate.drained(namespace, worker_id, timeout_s)
 
 
 def connect(
