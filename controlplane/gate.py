@@ -36,7 +36,8 @@ from .viewfeed import ViewFeed
 
 PAUSE_S: Final = 0.05
 SYNC_S_MIN: Final = 2.0
-"""A view gets so long to be up to date, however soon the deadline is."""
+"""A view gets so long to be up to date, however soon the deadline is, but no longer
+than the broker gets to answer."""
 
 Wanted: TypeAlias = Literal["all"] | int
 DrainState: TypeAlias = Literal[
@@ -173,7 +174,8 @@ class Gate:
         self, deadline: _Deadline
     ) -> AbstractAsyncContextManager[RouterView | None]:
         """A view with everything acknowledged before; None: it is not so in time."""
-        return up_to_date(self._view(), max(deadline.left_s, SYNC_S_MIN))
+        least_s = min(SYNC_S_MIN, self._settings.connect_timeout_s)
+        return up_to_date(self._view(), max(deadline.left_s, least_s))
 
 
 @asynccontextmanager

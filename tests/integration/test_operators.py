@@ -155,7 +155,7 @@ async def test_a_name_is_forgotten_once_nobody_serves_it():
 
 
 async def test_a_decision_needs_the_log_only():
-    settings = cp.Settings(connect_timeout_s=1.0)
+    settings = cp.Settings(connect_timeout_s=0.4)
     async with (
         cp.EmbeddedServer() as server,
         cp.connect(server.url, settings=settings) as plane,
