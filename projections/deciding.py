@@ -65,10 +65,16 @@ Outcome: TypeAlias = tuple[FleetChange, ...] | Refusal
 
 
 def decide_worker(
-    state: FleetState, event: AnyWorkerEvent, recorded_at: datetime
+    state: FleetState,
+    event: AnyWorkerEvent,
+    current: Registration | None,
+    recorded_at: datetime,
 ) -> Outcome:
-    """What a worker's event changes; only its current life may change it."""
-    current = state.workers.get((event.namespace, event.worker_id))
+    """What a worker's event changes; only its current life may change it.
+
+    ``current`` is the event's worker as ``state`` has it. What becomes of it is the
+    first of the changes.
+    """
     if isinstance(event, WorkerRegistered):
         return _registered(state, event, current, recorded_at)
     if current is None:
@@ -84,15 +90,18 @@ def decide_worker(
 def _amended(state: FleetState, event: AnyAmendment, current: Registration) -> Outcome:
     match event:
         case WorkerStatusChanged():
-            return _changed(state, current, status=event.status)
+            return _changed(current, status=event.status)
         case WorkerUpdated():
-            return _updated(state, current, event)
+            return _updated(current, event)
         case AdapterLoaded():
             adapters = tuple(sorted({*current.adapters, event.adapter}))
-            return _changed(state, current, adapters=adapters)
+            outcome = _changed(current, adapters=adapters)
+            if isinstance(outcome, Refusal):
+                return outcome
+            return (*outcome, *_learn(state, (event.adapter,)))
         case AdapterUnloaded():
             adapters = tuple(a for a in current.adapters if a != event.adapter)
-            return _changed(state, current, adapters=adapters)
+            return _changed(current, adapters=adapters)
         case WorkerDeregistered() | WorkerExpired():
             return decide_leaving(state, current)
         case _:
@@ -164,8 +173,8 @@ def _registered(
         needs=event.needs,
         checksum=event.checksum,
         address=event.address,
-        capabilities=tuple(sorted(set(event.capabilities))),
-        adapters=tuple(sorted(set(event.adapters))),
+        capabilities=_as_set(event.capabilities),
+        adapters=_as_set(event.adapters),
         capacity=event.capacity,
         labels=event.labels,
         lease_ttl_s=_number(event.lease_ttl_s),
@@ -178,20 +187,25 @@ def _registered(
     return (*decide_arrival(state, worker, current), *learnt)
 
 
-def _updated(state: FleetState, current: Registration, event: WorkerUpdated) -> Outcome:
+def _as_set(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Each name once, in order; nearly always there are none."""
+    return tuple(sorted(set(names))) if names else ()
+
+
+def _updated(current: Registration, event: WorkerUpdated) -> Outcome:
     given = {
         "address": event.address,
         "capacity": event.capacity,
         "labels": event.labels,
     }
-    return _changed(state, current, **{k: v for k, v in given.items() if v is not None})
+    return _changed(current, **{k: v for k, v in given.items() if v is not None})
 
 
-def _changed(state: FleetState, current: Registration, **fields: object) -> Outcome:
+def _changed(current: Registration, **fields: object) -> Outcome:
     worker = msgspec.structs.replace(current, **fields)
     if worker == current:
         return Refusal("no_op", "the worker is thus already")
-    return (WorkerPut(worker), *_learn(state, worker.adapters))
+    return (WorkerPut(worker),)
 
 
 def _set(state: FleetState, setting: Setting) -> Outcome:
@@ -214,6 +228,5 @@ def _forgotten(state: FleetState, model: ModelName) -> Outcome:
 
 
 def _learn(state: FleetState, names: tuple[ModelName, ...]) -> tuple[KnownPut, ...]:
-    return tuple(
-        KnownPut(name) for name in dict.fromkeys(names) if name not in state.known
-    )
+    new = [name for name in names if name not in state.known]
+    return tuple(map(KnownPut, dict.fromkeys(new))) if new else ()

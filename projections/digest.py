@@ -14,29 +14,30 @@ from typing import Any, Final
 
 import msgspec
 
-_CANONICAL: Final = msgspec.msgpack.Encoder(order="deterministic")
-_MODULUS: Final = 1 << 128
+_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+_number: Final = int.from_bytes
+MODULUS: Final = 1 << 128
+"""Hashes are added and taken away modulo this."""
 
 
 def entity_hash(entity: Any) -> int:  # noqa: ANN401 - any struct has canonical bytes
     """The hash of one thing: 128 bits over its canonical bytes."""
-    packed = _CANONICAL.encode(entity)
-    return int.from_bytes(blake2b(packed, digest_size=16).digest(), "big")
+    return _number(blake2b(_encode(entity), digest_size=16).digest(), "big")
 
 
 def add(total: int, entity: Any) -> int:  # noqa: ANN401
     """The total with one thing more."""
-    return (total + entity_hash(entity)) % _MODULUS
+    return (total + entity_hash(entity)) % MODULUS
 
 
 def remove(total: int, entity: Any) -> int:  # noqa: ANN401
     """The total with one thing less."""
-    return (total - entity_hash(entity)) % _MODULUS
+    return (total - entity_hash(entity)) % MODULUS
 
 
-def total_of(entities: Iterable[Any]) -> int:
-    """The total of these things, each counted once."""
-    return sum(map(entity_hash, entities)) % _MODULUS
+def total_of(entities: Iterable[Any], total: int = 0) -> int:
+    """The total of these things, each counted once, and of what ``total`` counts."""
+    return sum(map(entity_hash, entities), total) % MODULUS
 
 
 def digest_text(total: int) -> str:

@@ -4,7 +4,8 @@ The leader's fold and a router's apply are the same function over the same chang
 a router's state is the fold of a prefix of the log by construction.
 
 Invariants of `FleetState`:
-- ``models`` holds exactly the workers of ``workers``, each under its WorkerSet's key;
+- ``seats`` holds each worker with the hash of its `WorkerPut`;
+- ``models`` holds exactly the workers of ``seats``, each under its WorkerSet's key;
 - a WorkerSet is there iff it has a worker or an order of cohorts;
 - ``adapters`` names exactly the adapters that workers have loaded;
 - ``total`` is the sum of the hashes of all entities: workers, sets with the order of
@@ -14,8 +15,8 @@ Invariants of `FleetState`:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Final, TypeAlias, assert_never
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 from immutables import Map
@@ -42,24 +43,18 @@ from .entities import (
 )
 
 
-class Members:
+class Members(msgspec.Struct, eq=False, gc=False):
     """A WorkerSet: its workers and the order of its checksums. Never changed in place.
 
     ``ready`` is worked out once, at the first look, and kept: it depends on nothing
     but this object.
     """
 
-    __slots__ = ("_ready", "cohorts", "counts", "workers")
-
-    def __init__(
-        self,
-        workers: Map[WorkerId, Registration],
-        cohorts: tuple[Checksum, ...],
-        counts: dict[Checksum, int],
-    ) -> None:
-        """Take ``workers``, the ``cohorts`` and how many workers each checksum has."""
-        self.workers, self.cohorts, self.counts = workers, cohorts, counts
-        self._ready: tuple[Registration, ...] | None = None
+    workers: Map[WorkerId, Registration]
+    cohorts: tuple[Checksum, ...]
+    counts: dict[Checksum, int]
+    """How many workers each checksum has."""
+    _ready: tuple[Registration, ...] | None = None
 
     def __eq__(self, other: object) -> bool:
         """Whether both have the same workers and order of cohorts."""
@@ -102,15 +97,56 @@ NO_MEMBERS: Final = Members(Map(), (), {})
 Sets: TypeAlias = "Map[WorkerSetKey, Members]"
 
 
-class FleetState(msgspec.Struct, frozen=True, kw_only=True):
+class Seat(msgspec.Struct, frozen=True, gc=False):
+    """A worker with what is worked out of it once: each event looks at both again."""
+
+    worker: Registration
+    set_key: WorkerSetKey
+    hash: int
+    """What it adds to the digest."""
+
+
+class Workers(Mapping[WorkerKey, Registration]):
+    """The workers of a fleet by their keys: its seats, without the hashes."""
+
+    __slots__ = ("_seats",)
+
+    def __init__(self, seats: Map[WorkerKey, Seat]) -> None:
+        """Show the workers of ``seats``."""
+        self._seats = seats
+
+    def __getitem__(self, key: WorkerKey) -> Registration:
+        """The worker of this key; raises KeyError."""
+        return self._seats[key].worker
+
+    def get(self, key: WorkerKey, default: Any = None) -> Any:  # noqa: ANN401 - as a dict's
+        """The worker of this key, or ``default``."""
+        seat = self._seats.get(key)
+        return default if seat is None else seat.worker
+
+    def __iter__(self) -> Iterator[WorkerKey]:
+        """The keys, in no particular order."""
+        return iter(self._seats)
+
+    def __len__(self) -> int:
+        """How many workers there are."""
+        return len(self._seats)
+
+
+class FleetState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The whole fleet of a cell at one position. See the module for its invariants."""
 
-    workers: Map[WorkerKey, Registration] = Map()
+    seats: Map[WorkerKey, Seat] = Map()
     models: Map[ModelName, Sets] = Map()
     adapters: Map[ModelName, Map[WorkerKey, None]] = Map()
     settings: Map[SettingKey, Setting] = Map()
     known: Map[ModelName, KnownPut] = Map()
     total: int = 0
+
+    @property
+    def workers(self) -> Workers:
+        """Every worker by its key."""
+        return Workers(self.seats)
 
     @property
     def digest(self) -> str:
@@ -124,7 +160,7 @@ class FleetState(msgspec.Struct, frozen=True, kw_only=True):
 
     def entities(self) -> Iterable[Put]:
         """Everything the digest covers, in no particular order."""
-        yield from (WorkerPut(worker) for worker in self.workers.values())
+        yield from (WorkerPut(seat.worker) for seat in self.seats.values())
         for sets in self.models.values():
             yield from (SetPut(k, m.cohorts) for k, m in sets.items() if m.cohorts)
         yield from (SettingPut(setting) for setting in self.settings.values())
@@ -138,9 +174,10 @@ def apply(state: FleetState, changes: Iterable[FleetChange]) -> FleetState:
     """The fleet after ``changes``. Total: putting replaces, removing tolerates."""
     draft = _Draft(state)
     for change in changes:
+        if isinstance(change, WorkerPut):  # nearly all are; a match costs more
+            draft.put_worker(change)
+            continue
         match change:
-            case WorkerPut(worker):
-                draft.put_worker(worker)
             case WorkerGone(namespace, worker_id):
                 draft.drop_worker((namespace, worker_id))
             case SetPut(key, cohorts):
@@ -162,13 +199,15 @@ def apply(state: FleetState, changes: Iterable[FleetChange]) -> FleetState:
 
 def build(puts: Iterable[Put]) -> FleetState:
     """The fleet of these entities: as `apply` on the empty one, in one go."""
-    workers: dict[WorkerKey, Registration] = {}
+    seats: dict[WorkerKey, Seat] = {}
     cohorts: dict[WorkerSetKey, tuple[Checksum, ...]] = {}
     settings: dict[SettingKey, Setting] = {}
     known: dict[ModelName, KnownPut] = {}
     for put in puts:
         if isinstance(put, WorkerPut):  # nearly all are; a match costs more
-            workers[put.worker.key] = put.worker
+            worker = put.worker
+            seat = Seat(worker, worker.set_key, digest.entity_hash(put))
+            seats[worker.key] = seat
             continue
         match put:
             case SetPut(key, order):
@@ -179,24 +218,32 @@ def build(puts: Iterable[Put]) -> FleetState:
                 known[name] = put
             case _:
                 assert_never(put)
-    state = FleetState(
-        workers=Map(workers),
-        models=_hierarchy(workers.values(), cohorts),
-        adapters=_by_adapter(workers.values()),
+    workers = [seat.worker for seat in seats.values()]
+    models = _hierarchy(seats.values(), cohorts)
+    others = [
+        *(SetPut(key, order) for key, order in cohorts.items() if order),
+        *map(SettingPut, settings.values()),
+        *known.values(),
+    ]
+    total = digest.total_of(others, sum(seat.hash for seat in seats.values()))
+    return FleetState(
+        seats=Map(seats),
+        models=models,
+        adapters=_by_adapter(workers),
         settings=Map(settings),
         known=Map(known),
+        total=total,
     )
-    return msgspec.structs.replace(state, total=digest.total_of(state.entities()))
 
 
 def _hierarchy(
-    workers: Iterable[Registration],
+    seats: Iterable[Seat],
     cohorts: dict[WorkerSetKey, tuple[Checksum, ...]],
 ) -> Map[ModelName, Sets]:
     members: dict[WorkerSetKey, dict[WorkerId, Registration]]
     members = {key: {} for key, order in cohorts.items() if order}
-    for worker in workers:
-        members.setdefault(worker.set_key, {})[worker.worker_id] = worker
+    for seat in seats:
+        members.setdefault(seat.set_key, {})[seat.worker.worker_id] = seat.worker
     models: dict[ModelName, dict[WorkerSetKey, Members]] = {}
     for key, found in members.items():
         counts = dict(Counter(worker.checksum for worker in found.values()))
@@ -215,17 +262,33 @@ def _by_adapter(
     return Map({name: Map[WorkerKey, None](keys) for name, keys in having.items()})
 
 
+def _stays(old: Registration, new: Registration) -> bool:
+    """Whether a worker stays in its WorkerSet with its checksum.
+
+    Nearly every event leaves that as it is, and then no count changes.
+    """
+    return (
+        old.checksum == new.checksum
+        and old.model == new.model
+        and old.role is new.role
+        and old.component == new.component
+        and old.endpoint == new.endpoint
+    )
+
+
 class _Draft:
     """A fleet being changed; `finish` freezes it. Lives within one `apply`."""
 
+    __slots__ = ("adapters", "known", "models", "seats", "settings", "total")
+
     def __init__(self, state: FleetState) -> None:
-        self.workers, self.models = state.workers, state.models
+        self.seats, self.models = state.seats, state.models
         self.adapters, self.settings = state.adapters, state.settings
         self.known, self.total = state.known, state.total
 
     def finish(self) -> FleetState:
         return FleetState(
-            workers=self.workers,
+            seats=self.seats,
             models=self.models,
             adapters=self.adapters,
             settings=self.settings,
@@ -233,39 +296,62 @@ class _Draft:
             total=self.total,
         )
 
-    def put_worker(self, worker: Registration) -> None:
-        old = self.workers.get(worker.key)
+    def put_worker(self, put: WorkerPut) -> None:
+        worker = put.worker
+        key = worker.key
+        old = self.seats.get(key)
+        stays = old is not None and _stays(old.worker, worker)
+        set_key = old.set_key if old is not None and stays else worker.set_key
+        seat = Seat(worker, set_key, digest.entity_hash(put))
+        self.seats = self.seats.set(key, seat)
+        if old is not None and stays:
+            self.total = (self.total - old.hash + seat.hash) % digest.MODULUS
+            sets = self.models[set_key.model]
+            members = sets[set_key]
+            workers = members.workers.set(worker.worker_id, worker)
+            members = Members(workers, members.cohorts, members.counts)
+            self.models = self.models.set(set_key.model, sets.set(set_key, members))
+            if old.worker.adapters != worker.adapters:
+                self._unload(old.worker)
+                self._load(worker)
+            return
         if old is not None:
-            self._leave(old, stays=old.set_key == worker.set_key)
-        self.workers = self.workers.set(worker.key, worker)
-        self.total = digest.add(self.total, WorkerPut(worker))
-        members = self._members(worker.set_key)
+            self._leave(old)
+        self.total = (self.total + seat.hash) % digest.MODULUS
+        members = self._members(set_key)
         counts = dict(members.counts)
         counts[worker.checksum] = counts.get(worker.checksum, 0) + 1
         workers = members.workers.set(worker.worker_id, worker)
-        self._keep(worker.set_key, Members(workers, members.cohorts, counts))
+        self._keep(set_key, Members(workers, members.cohorts, counts))
+        self._load(worker)
+
+    def drop_worker(self, key: WorkerKey) -> None:
+        old = self.seats.get(key)
+        if old is not None:
+            self._leave(old)
+            self.seats = self.seats.delete(key)
+
+    def _leave(self, seat: Seat) -> None:
+        """Take a worker out of its set, its adapters and the digest."""
+        self.total = (self.total - seat.hash) % digest.MODULUS
+        old, key = seat.worker, seat.set_key
+        members = self._members(key)
+        counts = dict(members.counts)
+        counts[old.checksum] -= 1
+        if not counts[old.checksum]:
+            del counts[old.checksum]
+        workers = members.workers.delete(old.worker_id)
+        self._keep(key, Members(workers, members.cohorts, counts))
+        self._unload(old)
+
+    def _load(self, worker: Registration) -> None:
         for name in worker.adapters:
             having = self.adapters.get(name, Map())
             self.adapters = self.adapters.set(name, having.set(worker.key, None))
 
-    def drop_worker(self, key: WorkerKey) -> None:
-        old = self.workers.get(key)
-        if old is not None:
-            self._leave(old, stays=False)
-            self.workers = self.workers.delete(key)
-
-    def _leave(self, old: Registration, *, stays: bool) -> None:
-        """Take ``old`` out of set, adapters and digest; ``stays``: to be replaced."""
-        self.total = digest.remove(self.total, WorkerPut(old))
-        members = self._members(old.set_key)
-        counts = {k: n - (k == old.checksum) for k, n in members.counts.items()}
-        counts = {k: n for k, n in counts.items() if n}
-        workers = members.workers
-        if not stays:
-            workers = workers.delete(old.worker_id)
-        self._keep(old.set_key, Members(workers, members.cohorts, counts))
-        for name in old.adapters:
-            having = self.adapters[name].delete(old.key)
+    def _unload(self, worker: Registration) -> None:
+        for name in worker.adapters:
+            having = self.adapters[name].delete(worker.key)
             self.adapters = (
                 self.adapters.set(name, having)
                 if having

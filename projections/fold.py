@@ -32,7 +32,7 @@ from . import life, port
 from .anomaly import REASON_MAX, Anomalies, Anomaly, noted
 from .deciding import Refusal, decide_setting, decide_worker
 from .draining import NO_DRAINS, Drains, decide_drains
-from .entities import FleetChange, Registration, WorkerKey
+from .entities import FleetChange, Registration, WorkerKey, WorkerPut
 from .fleet import EMPTY, FleetState, apply
 from .life import Life, Lives
 from .port import NO_PORTS, Held, PortTable
@@ -41,7 +41,7 @@ FOLD_VERSION: Final = 1
 """Changes whenever the same log would give another state: then a new epoch begins."""
 
 
-class FoldState(msgspec.Struct, frozen=True, kw_only=True):
+class FoldState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything that the log says, up to ``revision``. The first state is empty."""
 
     fleet_state: FleetState = EMPTY
@@ -55,7 +55,7 @@ class FoldState(msgspec.Struct, frozen=True, kw_only=True):
     recorded_at: datetime | None = None
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """One record folded: the state after it, and what it changed in the fleet."""
 
     state: FoldState
@@ -74,11 +74,11 @@ def step(state: FoldState, record: Record) -> Step:
     outcome: tuple[FleetChange, ...] | Refusal = ()
     match record.event:
         case WorkerEvent() as event:
-            key = (event.namespace, event.worker_id)
-            before = fleet.workers.get(key)
-            outcome = decide_worker(fleet, event, record.recorded_at)
-            fleet = fleet if isinstance(outcome, Refusal) else apply(fleet, outcome)
-            after = fleet.workers.get(key)
+            seat = fleet.seats.get((event.namespace, event.worker_id))
+            before = after = None if seat is None else seat.worker
+            outcome = decide_worker(fleet, event, before, record.recorded_at)
+            if not isinstance(outcome, Refusal):
+                fleet, after = apply(fleet, outcome), _worker_in(outcome)
             lives = _turn_over(lives, before, after, record.revision)
         case SettingEvent() as event:
             outcome = decide_setting(fleet, event)
@@ -118,6 +118,12 @@ def fold_all(state: FoldState, records: Iterable[Record]) -> FoldState:
     return state
 
 
+def _worker_in(changes: tuple[FleetChange, ...]) -> Registration | None:
+    """The worker after a change of its own, which comes first; None: it is gone."""
+    first = changes[0]
+    return first.worker if isinstance(first, WorkerPut) else None
+
+
 def _turn_over(
     lives: Lives,
     before: Registration | None,
@@ -132,8 +138,7 @@ def _turn_over(
     if after is None:
         return lives
     if before is not None and after.incarnation == before.incarnation:
-        lives = life.leased(lives, after.life_key, after.lease_ttl_s)
-        return life.touched(lives, after.life_key, revision)
+        return life.went_on(lives, after.life_key, after.lease_ttl_s, revision)
     return life.registered(
         lives,
         Life(

@@ -18,7 +18,7 @@ from .port import Held, PortKey
 LifeKey: TypeAlias = tuple[Namespace, WorkerId, Incarnation]
 
 
-class Life(msgspec.Struct, frozen=True, kw_only=True):
+class Life(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An incarnation that holds something."""
 
     namespace: Namespace
@@ -54,12 +54,28 @@ def registered(lives: Lives, life: Life) -> Lives:
     return lives.set(life.key, life)
 
 
-def leased(lives: Lives, key: LifeKey, lease_ttl_s: float) -> Lives:
-    """The lives after a life registered again, perhaps with another lease."""
+def went_on(
+    lives: Lives, key: LifeKey, lease_ttl_s: float, revision: Revision
+) -> Lives:
+    """The lives after another record on the subject of a registered life.
+
+    Its lease is the one it now says: it may have registered again with another.
+    """
     life = lives.get(key)
-    if life is None or life.lease_ttl_s == lease_ttl_s:
+    if life is None:
         return lives
-    return lives.set(key, msgspec.structs.replace(life, lease_ttl_s=lease_ttl_s))
+    return lives.set(
+        key,
+        Life(
+            namespace=life.namespace,
+            worker_id=life.worker_id,
+            incarnation=life.incarnation,
+            lease_ttl_s=lease_ttl_s,
+            registered=life.registered,
+            last=revision,
+            ports=life.ports,
+        ),
+    )
 
 
 def touched(lives: Lives, key: LifeKey, revision: Revision) -> Lives:

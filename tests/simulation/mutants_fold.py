@@ -20,12 +20,13 @@ fold = import_module("projections.fold")
 
 
 def _blind_to_incarnation(decide: Any) -> Any:
-    def decide_worker(state: Any, event: WorkerEvent, recorded_at: Any) -> Any:
-        current = state.workers.get((event.namespace, event.worker_id))
+    def decide_worker(
+        state: Any, event: WorkerEvent, current: Any, recorded_at: Any
+    ) -> Any:
         if current is not None and not isinstance(event, WorkerRegistered):
             named = {"incarnation": current.incarnation}
             event = msgspec.structs.replace(event, **named)
-        return decide(state, event, recorded_at)
+        return decide(state, event, current, recorded_at)
 
     return decide_worker
 
@@ -33,12 +34,14 @@ def _blind_to_incarnation(decide: Any) -> Any:
 def _counting_itself(decide: Any) -> Any:
     calls = [0]
 
-    def decide_worker(state: Any, event: WorkerEvent, recorded_at: Any) -> Any:
+    def decide_worker(
+        state: Any, event: WorkerEvent, current: Any, recorded_at: Any
+    ) -> Any:
         calls[0] += 1
         if isinstance(event, WorkerRegistered):
             labels = {**event.labels, "seen": str(calls[0])}
             event = msgspec.structs.replace(event, labels=labels)
-        return decide(state, event, recorded_at)
+        return decide(state, event, current, recorded_at)
 
     return decide_worker
 

@@ -107,11 +107,10 @@ def product(module):
 def incarnations_not_compared(patch):
     decide = product("deciding").decide_worker
 
-    def decide_anyhow(state, event, recorded_at):
-        current = state.workers.get((event.namespace, event.worker_id))
+    def decide_anyhow(state, event, current, recorded_at):
         if current is not None:
             event = msgspec.structs.replace(event, incarnation=current.incarnation)
-        return decide(state, event, recorded_at)
+        return decide(state, event, current, recorded_at)
 
     patch(product("fold"), "decide_worker", decide_anyhow)
 

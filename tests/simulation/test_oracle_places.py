@@ -71,7 +71,7 @@ def test_a_router_that_stands_elsewhere_is_a_violation(fields):
     violation("prefix", told.views.check_replica, "r1", wrong)
 
 
-@pytest.mark.parametrize("parts", ["workers", "models", "total", "adapters", "known"])
+@pytest.mark.parametrize("parts", ["seats", "models", "total", "adapters", "known"])
 def test_a_fleet_whose_parts_do_not_agree_is_a_violation(parts):
     told = told_all()
     replica = replica_of(OLD, epoch())

@@ -1,7 +1,7 @@
 """A life is an incarnation that holds a registration or a port."""
 
 from projections import Life
-from projections.life import NO_LIVES, leased, released, touched, unregistered
+from projections.life import NO_LIVES, released, touched, unregistered, went_on
 from tests.support.fleet_builder import (
     HOST,
     NAMESPACE,
@@ -130,7 +130,7 @@ def test_turning_over_what_is_not_there_changes_nothing():
     (held,) = state_after(claimed("w1", 20000)).ports.ports.values()
     assert touched(NO_LIVES, KEY1, 7) is NO_LIVES
     assert unregistered(NO_LIVES, KEY1) is NO_LIVES
-    assert leased(NO_LIVES, KEY1, 7.0) is NO_LIVES
+    assert went_on(NO_LIVES, KEY1, 7.0, 3) is NO_LIVES
     assert released(NO_LIVES, held) is NO_LIVES
     assert Life(namespace="a", worker_id="b", incarnation="c", lease_ttl_s=1.0).key == (
         "a",
