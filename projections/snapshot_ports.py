@@ -16,7 +16,7 @@ from events import Host, Revision
 from . import digest
 from .errors import SnapshotUnusableError
 from .fold import FOLD_VERSION
-from .port import PortState, PortTable
+from .port import PortKey, PortState, PortTable
 from .snapshot import Snapshot
 
 
@@ -49,28 +49,35 @@ def restore_ports(
         raise SnapshotUnusableError(reason=reason)
     try:
         part = _PART.decode(snapshot.rest)
-        if digest.digest_text(digest.total_of(part.ports)) != part.ports_digest:
+        total = digest.total_of(part.ports)
+        if digest.digest_text(total) != part.ports_digest:
             raise SnapshotUnusableError(reason="the digest of its ports differs")
-        return _table(part, host)
+        return _table(part, total) if host is None else _table_of(part, host)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SnapshotUnusableError(reason=f"damaged: {error}") from error
 
 
-def _table(part: _PortsPart, host: Host | None) -> PortTable:
+def _table_of(part: _PortsPart, host: Host) -> PortTable:
     """States and revisions stand in the same order. Raises ``ValueError`` if not."""
-    chosen = [
-        (_STATE.decode(packed), key, revision, packed)
-        for packed, (*key, revision) in zip(
-            part.ports, part.port_revisions, strict=True
-        )
-        if host is None or key[0] == host
-    ]
-    for state, key, _, _ in chosen:
-        if [state.host, state.port] != key:
-            message = f"{key} stands where {state.host} {state.port} does"
+    both = zip(part.ports, part.port_revisions, strict=True)
+    chosen = [one for one in both if one[1][0] == host]
+    ports = tuple(packed for packed, _ in chosen)
+    revisions = tuple(revision for _, revision in chosen)
+    own = _PortsPart(ports=ports, port_revisions=revisions, ports_digest="")
+    return _table(own, digest.total_of(ports))
+
+
+def _table(part: _PortsPart, total: int) -> PortTable:
+    """The table of exactly these ports. Raises ``ValueError`` as `_table_of`."""
+    ports: dict[PortKey, PortState] = {}
+    revisions: dict[PortKey, Revision] = {}
+    decode = _STATE.decode
+    for packed, (host, port, revision) in zip(
+        part.ports, part.port_revisions, strict=True
+    ):
+        key, state = (host, port), decode(packed)
+        if state.port != port or state.host != host:
+            message = f"{state.host} {state.port} stands where {host} {port} should"
             raise ValueError(message)
-    return PortTable(
-        ports=Map({(state.host, state.port): state for state, _, _, _ in chosen}),
-        revisions=Map({(state.host, state.port): r for state, _, r, _ in chosen}),
-        total=digest.total_of(packed for _, _, _, packed in chosen),
-    )
+        ports[key], revisions[key] = state, revision
+    return PortTable(ports=Map(ports), revisions=Map(revisions), total=total)

@@ -11,8 +11,9 @@ import msgspec
 from controlplane.broker import Broker
 from controlplane.errors import HistoryTruncatedError
 from controlplane.eventlog import EventLog
+from controlplane.ports.beginning import Beginnings
 from events import Host, Revision, encode_token
-from projections import FoldState, PortTable, step
+from projections import FoldState, PortTable, fold_all
 
 EVERY_PORT: Final = "log.port.>"
 
@@ -36,23 +37,36 @@ async def replay_ports(
     """The table after every record there is.
 
     What a port is depends on the records of its own subject, all of them: the first
-    claim stands, so the last record does not tell who holds it. Raises
-    `HistoryTruncatedError` when the beginning of the log is gone.
+    claim stands, so the last record does not tell who holds it. In a long log, or one
+    whose beginning was purged, the projector's snapshot stands in for the first ones.
+    Raises `HistoryTruncatedError` when the beginning is gone and no usable snapshot
+    reaches what is left.
     """
-    now = await log.state()
-    if now.first_revision > 1 and now.last_revision >= now.first_revision:
-        raise HistoryTruncatedError(first=now.first_revision)
-    subject = EVERY_PORT if host is None else f"log.port.{encode_token(host)}.*"
-    end, state = now.last_revision, FoldState()
-    if end > 0:
-        batches = broker.read(
-            log.names.log_stream,
-            until=end,
-            subject=log.names.absolute(subject),
-        )
-        async for batch in batches:
-            for message in batch:
-                state = step(state, log.record(message)).state
-            if progress is not None:
-                progress(state.revision, end)
+    beginnings = Beginnings(log, broker)
+    while True:
+        now = await log.state()
+        found = await beginnings.find(now, host)
+        state, after = FoldState(), 0
+        if found is not None:
+            state, after = FoldState(ports=found.ports), found.revision
+        elif now.first_revision > 1 and now.last_revision >= now.first_revision:
+            raise HistoryTruncatedError(first=now.first_revision)
+        end = max(now.last_revision, after)
+        if end > after:
+            subject = log.names.absolute(_subject(host))
+            batches = broker.read(
+                log.names.log_stream, after=after, until=end, subject=subject
+            )
+            async for batch in batches:
+                state = fold_all(state, map(log.record, batch))
+                if progress is not None:
+                    progress(state.revision, end)
+        # A purge of what is being read looks like any hole: only the beginning tells.
+        first = (await log.state()).first_revision
+        if first - 1 <= max(after, now.first_revision - 1):
+            break
     return PortsThen(ports=state.ports, revision=end, log_id=now.log_id, now=now.now)
+
+
+def _subject(host: Host | None) -> str:
+    return EVERY_PORT if host is None else f"log.port.{encode_token(host)}.*"

@@ -12,8 +12,9 @@ from controlplane import topology
 from controlplane.broker.memory import MemoryBroker, MemoryServer
 from controlplane.eventlog import EventLog, Pending
 from controlplane.identifiers import new_uuid7
-from controlplane.ports import watching
-from controlplane.ports.watching import Contested, HostWatch, Landed
+from controlplane.ports import reading
+from controlplane.ports.shunning import Contested, Landed
+from controlplane.ports.watching import HostWatch
 from projections import Held, PortBlock, Resting
 from tests.support.fleet_builder import claimed, given, released
 from tests.support.waiting import eventually
@@ -184,7 +185,7 @@ async def test_what_a_cancelled_look_read_is_kept(cell):
     cutting = Cutting(cell.broker, 3)
     watch = HostWatch(cell.log, cutting, SETTINGS, HOST)
     looking = asyncio.create_task(watch.look())
-    await eventually(lambda: watch._position == 3)
+    await eventually(lambda: watch._reading.position == 3)
     looking.cancel()
     await asyncio.wait([looking])
     assert not watch.looked
@@ -247,12 +248,12 @@ async def test_who_read_a_part_of_what_was_purged_knows_too_little(cell):
 
 async def test_what_is_purged_while_it_is_read_is_not_known(cell, monkeypatch):
     """To a reader it is a hole like any other: only the log's beginning tells."""
-    monkeypatch.setattr(watching, "LONG", 1)
+    monkeypatch.setattr(reading, "LONG", 1)
     await cell.say(*(claim(20000 + n, "a") for n in range(7)))
     cutting = Cutting(cell.broker, 3)
     watch = HostWatch(cell.log, cutting, SETTINGS, HOST)
     looking = asyncio.create_task(watch.look())
-    await eventually(lambda: watch._position == 3)
+    await eventually(lambda: watch._reading.position == 3)
     await purge(cell, 6)
     with pytest.raises(cp.HistoryTruncatedError):
         await looking
@@ -260,7 +261,7 @@ async def test_what_is_purged_while_it_is_read_is_not_known(cell, monkeypatch):
 
 
 async def test_a_purge_that_ends_a_long_reading_is_seen(cell, monkeypatch):
-    monkeypatch.setattr(watching, "LONG", 1)
+    monkeypatch.setattr(reading, "LONG", 1)
     await cell.say(*(claim(20000 + n, "a") for n in range(4)))
 
     class Purging(Cutting):

@@ -82,7 +82,7 @@ def test_revisions_that_are_not_of_these_ports_are_refused():
     assert refused(with_rest(port_revisions=revisions[1:])).startswith("damaged")
     swapped = [revisions[1], revisions[0], *revisions[2:]]
     reason = refused(with_rest(port_revisions=swapped))
-    assert reason == f"damaged: ['{HOST}', 20001] stands where {HOST} 20000 does"
+    assert reason == f"damaged: {HOST} 20000 stands where {HOST} 20001 should"
 
 
 def test_a_rest_that_is_none_is_refused():
