@@ -65,6 +65,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A router that said nothing for so long is no longer live."""
     presence_lapse_s: float = 60.0
     """A router that went without goodbye is called missing for so long."""
+    load_every_s: float = 0.5
+    """A worker's load is sent so often at most, however often it is reported."""
+    load_fresh_s: float = 5.0
+    """A load report counts in full for so long…"""
+    load_forget_s: float = 15.0
+    """…then less and less, and no more after so long."""
     behind_max_s: float = 1.0
     """A router behind the head for so long fetches what it lacks."""
     view_max_age_s: float = 24 * 3600.0

@@ -120,6 +120,15 @@ class Names(msgspec.Struct, frozen=True):
         """Where a worker is told what became of it."""
         return self.absolute(f"notice.{namespace}.{encode_token(worker_id)}")
 
+    def load(self, namespace: Namespace, worker_id: WorkerId) -> str:
+        """Where it is said how busy a worker is."""
+        return self.absolute(f"load.{namespace}.{encode_token(worker_id)}")
+
+    @property
+    def all_loads(self) -> str:
+        """Every worker's load reports."""
+        return self.absolute("load.*.*")
+
     def report(self, router: str) -> str:
         """Where a router reports what it sees."""
         return self.absolute(f"router.{encode_token(router)}")

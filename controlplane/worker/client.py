@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from controlplane.beats import Beat, WireNotice, decode_notice
@@ -35,9 +34,10 @@ from projections import PortBlock, Want
 from .beat import BeatThread
 from .claiming import Claiming, hands_for, ports_of, wants_of
 from .core import WorkerCore
-from .inbox import Answers, Notice, NoticeBox
+from .inbox import Answers, Notice, NoticeBox, hang_up
 from .patience import Patience
 from .performing import Performer
+from .reporting import LoadReporter
 from .signals import (
     Append,
     Begin,
@@ -60,7 +60,6 @@ from .spec import WorkerSpec, resolve
 
 LEAVE_S: Final = 4.0
 """So long the farewell may take; then the lease cleans up."""
-CLOSE_S: Final = 0.5
 
 _log = get_logger("worker")
 
@@ -122,6 +121,7 @@ class WorkerHandle(Lifetime, Speaking):
         self._answers: Final = Answers()
         self._patience: Final = Patience(broker, settings, self._in_doubt)
         self._notices: Final = NoticeBox()
+        self._loads = LoadReporter(broker, settings.load_every_s)
         self.drain_requested: Final = asyncio.Event()
         """Set when an operator asked this worker to drain."""
 
@@ -215,6 +215,8 @@ class WorkerHandle(Lifetime, Speaking):
         subscription = await self._broker.subscribe(subject)
         try:
             tasks.create_task(self._listen(subscription))
+            loads = self._names.load(self.namespace, self.worker_id)
+            self._loads.start(tasks, loads, lambda: self.incarnation)
             self._feed(Begin())
             await self._work()
         except Exception as error:
@@ -222,7 +224,8 @@ class WorkerHandle(Lifetime, Speaking):
                 _log.exception("worker failed", **self._who)
             raise
         finally:
-            await _close(subscription)
+            self._loads.stop()
+            await hang_up(subscription)
 
     async def _work(self) -> None:
         while not self._core.ended:
@@ -392,9 +395,3 @@ class WorkerHandle(Lifetime, Speaking):
             "worker_id": self.worker_id,
             "incarnation": self.incarnation,
         }
-
-
-async def _close(subscription: Subscription) -> None:
-    with suppress(TimeoutError, ControlPlaneError):
-        async with asyncio.timeout(CLOSE_S):
-            await subscription.close()

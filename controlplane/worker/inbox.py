@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from controlplane.beats import NoticeKind
+from controlplane.broker import Subscription
 from events import ControlPlaneError, Revision
 
 from .patience import Patience
 
 NOTICES_MAX: Final = 64
 """So many notices wait for their reader; then the oldest go."""
+
+HANG_UP_S: Final = 0.5
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -90,3 +94,10 @@ class Answers:
         for answer in self._waiting:
             if not answer.done():
                 answer.set_exception(error)
+
+
+async def hang_up(subscription: Subscription) -> None:
+    """Listen no more, if the broker lets that be said soon."""
+    with suppress(TimeoutError, ControlPlaneError):
+        async with asyncio.timeout(HANG_UP_S):
+            await subscription.close()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from controlplane.loads import checked_load
 from events import (
     Capacity,
+    Incarnation,
     ModelName,
     Revision,
     Status,
@@ -13,14 +15,22 @@ from events import (
     check_status,
 )
 
+from .reporting import LoadReporter
 from .signals import Command, LoadAdapter, SetStatus, UnloadAdapter, Update
 from .spec import check_adapter, check_reason, checked_capacity, checked_labels
 
 
 class Speaking:
-    """The commands of a worker's handle; `_command` carries them out."""
+    """The commands of a worker's handle, which carries them out."""
+
+    _loads: LoadReporter
 
     async def _command(self, given: Command) -> Revision:
+        raise NotImplementedError
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """The life it is in."""
         raise NotImplementedError
 
     async def ready(self) -> Revision:
@@ -60,6 +70,26 @@ class Speaking:
     async def unload_adapter(self, adapter: ModelName) -> Revision:
         """Say that it serves an adapter no more; nothing if it does not."""
         return await self._command(UnloadAdapter(check_adapter(adapter)))
+
+    def report_load(
+        self,
+        *,
+        kv_usage: float | None = None,
+        running: int | None = None,
+        waiting: int | None = None,
+    ) -> None:
+        """Say how busy it is; None: not known, and all None takes it back.
+
+        ``kv_usage`` is the share of its KV cache in use (0 to 1), the others are
+        counts of requests. It never waits, may be called from any thread, and is at
+        most sent, never stored: the latest one in ``settings.load_every_s`` seconds,
+        none without a broker, or while the worker is not entered.
+        Raises `SettingsError` for what can be no load.
+        """
+        load = checked_load(
+            self.incarnation, kv_usage=kv_usage, running=running, waiting=waiting
+        )
+        self._loads.report(load)
 
     async def drain(self, reason: str = "") -> Revision:
         """Say that it gets no new requests and finishes those it has."""
