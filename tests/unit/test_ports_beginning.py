@@ -18,7 +18,7 @@ from tests.support.fleet_builder import (
     given,
     released,
 )
-from tests.support.port_cell import END, HOST, STORY, Cell, told
+from tests.support.port_cell import END, HOST, SETTINGS, STORY, Cell, told
 
 
 @pytest.fixture(autouse=True)
