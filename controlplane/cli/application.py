@@ -13,7 +13,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from controlplane.runtime import first_of
 
-from . import fleet, history, ports, serving, showing
+from . import fleet, history, ports, serving, showing, sidecar
 from .exits import INTERRUPTED, OK, SILENT, USAGE, exit_code, sentence
 from .printing import Screen
 
@@ -30,6 +30,7 @@ app.command(serving.up)
 app.command(showing.demo)
 app.command(serving.init)
 app.command(serving.projector)
+app.command(sidecar.run)
 app.command(fleet.models)
 app.command(fleet.workers)
 app.command(ports.ports)

@@ -15,13 +15,17 @@ from controlplane.errors import (
     AppendOutcomeUnknownError,
     HistoryForkedError,
     HistoryTruncatedError,
+    IncarnationSupersededError,
+    LeaseLostError,
     LogFullError,
     LogUnavailableError,
+    ModelInUseError,
     PortsExhaustedError,
     SettingsError,
     StreamMissingError,
     TopologyDriftError,
 )
+from controlplane.sidecar import ChildNotHealthyError, ChildNotStartedError
 from events import ControlPlaneError, InvalidIdentityError, UndecodableRecordError
 from projections import (
     ModelNotFoundError,
@@ -73,6 +77,7 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (SaidError, NO),
     (ModelNotFoundError, NO),
     (ModelUnavailableError, NO),
+    (ModelInUseError, NO),
     (UndecodableRecordError, BAD_DATA),
     (SnapshotUnusableError, BAD_DATA),
     (HistoryTruncatedError, BAD_DATA),
@@ -86,6 +91,10 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (PortsExhaustedError, TRY_AGAIN),
     (SequenceGapError, TRY_AGAIN),
     (TimeoutError, TRY_AGAIN),
+    (LeaseLostError, TRY_AGAIN),
+    (ChildNotStartedError, TRY_AGAIN),
+    (ChildNotHealthyError, TRY_AGAIN),
+    (IncarnationSupersededError, CONFIGURATION),
     (CellMissingError, CONFIGURATION),
     (TopologyDriftError, CONFIGURATION),
     (SettingsError, CONFIGURATION),

@@ -24,19 +24,22 @@ def run(
     options: Common,
     *,
     endless: bool = False,
+    own_signals: bool = False,
     log_level: LogLevel | None = None,
 ) -> int:
     """Run ``work`` in an event loop of its own; the exit code is what it returns.
 
     SIGINT and SIGTERM cancel it; it tidies up and the process ends: with 0 when it is
     ``endless`` (that is how such a command ends), else as the shell expects. A second
-    signal cuts the tidying up short.
+    signal cuts the tidying up short. With ``own_signals`` the work minds them itself.
     """
     # Who waits for one answer gets one line when there is none.
     usual: LogLevel = log_level or ("warning" if endless else "error")
     style = "console" if sys.stderr.isatty() else "json"
     configure_logging(options.log_level or usual, style)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        if own_signals:
+            return runner.run(work())
         return runner.run(_until_signalled(work(), endless=endless))
 
 
