@@ -159,9 +159,9 @@ class Operators(Lifetime):
         event = LoadThresholdsSet(
             **self._head(reason, by),
             model=check_model(model),
-            busy_kv_usage=_check_share("busy_kv_usage", busy_kv_usage),
-            busy_running=_check_count("busy_running", busy_running),
-            busy_waiting=_check_count("busy_waiting", busy_waiting),
+            busy_kv_usage=check_share("busy_kv_usage", busy_kv_usage),
+            busy_running=check_count("busy_running", busy_running),
+            busy_waiting=check_count("busy_waiting", busy_waiting),
         )
         return await self._decide(event)
 
@@ -204,7 +204,8 @@ def check_weight(value: float) -> float:
     return float(value)
 
 
-def _check_share(field: str, value: float | None) -> float | None:
+def check_share(field: str, value: float | None) -> float | None:
+    """Return ``value`` if it may be a limit of a share, else raise `SettingsError`."""
     if value is None:
         return None
     if not _is_number(value) or not 0 < value <= 1:
@@ -213,7 +214,8 @@ def _check_share(field: str, value: float | None) -> float | None:
     return float(value)
 
 
-def _check_count(field: str, value: int | None) -> int | None:
+def check_count(field: str, value: int | None) -> int | None:
+    """Return ``value`` if it may be a limit of a count, else raise `SettingsError`."""
     if value is None:
         return None
     if type(value) is not int or not 1 <= value < COUNT_MAX:

@@ -11,7 +11,7 @@ from .block import (
     Want,
     check_wants,
 )
-from .census import Census, take_census
+from .census import Census, take_census, traffic_share
 from .changing import Change, Touched, worker_changes
 from .claiming import Reclaiming, choose, reclaim, room
 from .delta import (
@@ -215,6 +215,7 @@ __all__ = [
     "step",
     "take",
     "take_census",
+    "traffic_share",
     "worker_changes",
     "worker_document",
 ]

@@ -20,6 +20,20 @@ class Census(msgspec.Struct, frozen=True):
     """Of those that may not be picked: how many each reason keeps away, by name."""
 
 
+def traffic_share(fleet: Fleet, namespace: Namespace, model: ModelName) -> float | None:
+    """The share of ``model``'s picks that ``namespace`` gets, by workers x weight.
+
+    As requests that name a model and nothing else are spread; None: nobody gets any.
+    """
+    total = own = 0.0
+    for key, meaning in fleet.sets(model).items():
+        if meaning.is_entry:
+            part = len(meaning.routable) * meaning.weight
+            total += part
+            own += part if key.namespace == namespace else 0.0
+    return own / total if total > 0 else None
+
+
 def take_census(
     fleet: Fleet, namespace: Namespace, model: ModelName, role: Role | None = None
 ) -> Census:

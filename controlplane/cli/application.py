@@ -13,7 +13,16 @@ from cyclopts import App, CycloptsError, Parameter
 
 from controlplane.runtime import first_of
 
-from . import fleet, history, ports, serving, showing, sidecar
+from . import (
+    deciding,
+    draining,
+    fleet,
+    history,
+    ports,
+    serving,
+    showing,
+    waiting,
+)
 from .exits import INTERRUPTED, OK, SILENT, USAGE, exit_code, sentence
 from .printing import Screen
 
@@ -30,14 +39,19 @@ app.command(serving.up)
 app.command(showing.demo)
 app.command(serving.init)
 app.command(serving.projector)
-app.command(sidecar.run)
 app.command(fleet.models)
 app.command(fleet.workers)
 app.command(ports.ports)
 app.command(fleet.routers)
 app.command(fleet.watch)
 app.command(fleet.pick)
-app.command(fleet.wait)
+app.command(waiting.wait)
+app.command(deciding.hold)
+app.command(deciding.resume)
+app.command(deciding.weight)
+app.command(deciding.thresholds)
+app.command(draining.drain)
+app.command(deciding.forget)
 app.command(log_app)
 log_app.command(history.tail)
 app.command(history.replay)

@@ -1,4 +1,4 @@
-"""``models``, ``workers``, ``routers``, ``wait``, ``pick``, ``watch``: the fleet."""
+"""``models``, ``workers``, ``routers``, ``pick``, ``watch``: the fleet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from events import ModelName, Role, check_model, check_namespace
 from projections import Change, Fleet, Worker, model_document, worker_document
 
 from .columns import heading, stream_widths
-from .exits import NO, OK, UsageError
+from .exits import OK, UsageError
 from .opening import opened, viewed
 from .options import LISTING, Format, Listing
 from .printing import print_document, print_json, print_lines, terminal_width
@@ -27,15 +27,12 @@ from .tables import (
     picks_table,
     routers_table,
     view_footer,
-    wait_line,
     workers_table,
 )
 
 Count = Annotated[
     int, Parameter(name=("--count", "-n"), validator=validators.Number(gte=1))
 ]
-Seconds = Annotated[float, Parameter(validator=validators.Number(gte=0))]
-WholeNumber = Annotated[int, Parameter(validator=validators.Number(gte=0))]
 RoleName = Literal["aggregated", "prefill", "decode", "encode"]
 
 
@@ -107,57 +104,6 @@ async def _routers(options: Listing) -> int:
 def _router_document(router: RouterSeen) -> dict[str, Any]:
     said = msgspec.to_builtins(router.presence)
     return {**said, "live": router.live, "age_s": round(router.age_s, 3)}
-
-
-def wait(
-    *,
-    revision: WholeNumber,
-    routers: str = "all",
-    timeout: Seconds = 30.0,
-    options: Listing = LISTING,
-) -> int:
-    """Wait until routers have a revision: 0 when they do, 1 when time is up.
-
-    Parameters
-    ----------
-    revision
-        The revision that their views must include.
-    routers
-        "all", or how many.
-    timeout
-        Seconds.
-
-    options
-        What commands of its kind share.
-
-    """
-    wanted = _wanted_routers(routers)
-    return run(lambda: _wait(revision, wanted, timeout, options), options)
-
-
-def _wanted_routers(text: str) -> Literal["all"] | int:
-    if text == "all":
-        return "all"
-    if not text.isdecimal() or int(text) < 1:
-        message = f"routers {text!r} is not valid: 'all', or a count of at least 1"
-        raise UsageError(message)
-    return int(text)
-
-
-async def _wait(
-    revision: int,
-    wanted: Literal["all"] | int,
-    timeout_s: float,
-    options: Listing,
-) -> int:
-    async with opened(options) as plane:
-        result = await plane.wait(revision, wanted, timeout_s)
-        live = sum(router.live for router in await plane.routers())
-    if options.output == "table":
-        print_lines([wait_line(result, revision, timeout_s, live)])
-    else:
-        print_document(result)
-    return OK if result.reached else NO
 
 
 # ---- picking -------------------------------------------------------------------

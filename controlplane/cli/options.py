@@ -51,7 +51,19 @@ class Listing(Connecting):
     """A table for people, one JSON document, or a document a line."""
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Deciding(Listing):
+    """What every command that decides something takes."""
+
+    reason: str = ""
+    """Why; kept in the log with the decision."""
+    by: str | None = None
+    """Who decides; else user@host."""
+
+
 COMMON: Final = Common()
 IN_CELL: Final = InCell()
 CONNECTING: Final = Connecting()
 LISTING: Final = Listing()
+DECIDING: Final = Deciding()

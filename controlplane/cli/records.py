@@ -142,7 +142,9 @@ def _who_and_what(event: AnyEvent) -> tuple[str, str]:  # noqa: C901, PLR0911 - 
             return _worker(
                 event
             ), f"silent for {silent_for_s:.1f} s, seen by {observer}"
-        case WorkerDeregistered() | WorkerHeld() | WorkerResumed():
+        case WorkerHeld(drain=drain):
+            return _worker(event), "drain" if drain else ""
+        case WorkerDeregistered() | WorkerResumed():
             return _worker(event), ""
         case PortClaimed(block_start=start, block_size=size, owner=owner):
             last = start + size - 1

@@ -3,7 +3,7 @@
 import pytest
 
 from events import Role
-from projections import take_census
+from projections import take_census, traffic_share
 from tests.support.fleet_builder import (
     C2,
     MODEL,
@@ -58,3 +58,20 @@ def test_an_adapter_is_counted_where_it_is_loaded():
     fleet = fleet_after(*steps, loaded("w1", "sql"), loaded("w3", "sql", **V2))
     assert take_census(fleet, NAMESPACE, "sql").routable == 1
     assert take_census(fleet, "prod-v2", "sql").routable == 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "share"),
+    [
+        ([], None),
+        ([starting("w1")], None),
+        ([registered("w1"), weighted(0)], None),
+        ([registered("w1")], 1.0),
+        ([registered("w1", **V2)], 0.0),
+        ([registered("w1"), registered("w2", **V2), registered("w3", **V2)], 1 / 3),
+        ([registered("w1"), registered("w2", **V2), weighted(0.25, **V2)], 0.8),
+        ([registered("w1", **NEEDS), registered("p1", **PREFILL)], 1.0),
+    ],
+)
+def test_a_share_is_by_workers_and_weight_of_entry_roles(steps, share):
+    assert traffic_share(fleet_after(*steps), NAMESPACE, MODEL) == share

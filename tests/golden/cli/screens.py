@@ -36,6 +36,7 @@ from projections import (
     list_ports,
     worker_changes,
 )
+from tests.golden.cli.decided import decisions, gates
 from tests.golden.stories import STORIES, every_event
 from tests.support.fleet_builder import (
     C1,
@@ -249,6 +250,9 @@ SCREENS: dict[str, Callable[[], list[Text]]] = {
         wait_line(WaitResult(reached=False, missing=("router-b",)), 12, 30.0, 1),
         wait_line(WaitResult(reached=False), 12, 0.5, 0),
     ],
+    "decisions": decisions,
+    "gates": gates,
+    "log_tail_drain_orders": lambda: _tail(STORIES["drain_orders"]()),
     "log_tail": lambda: _tail(STORIES["rolling_update"]()),
     "log_tail_every_event": lambda: _tail(every_event()),
     "log_tail_poison": lambda: _tail(STORIES["poison"]()),

@@ -1,0 +1,314 @@
+"""``hold``, ``resume``, ``weight``, ``thresholds``, ``forget``: operators decide."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from controlplane.gate import up_to_date
+from controlplane.operators import check_count, check_share, check_weight
+from controlplane.plane import Plane
+from controlplane.worker.spec import check_reason
+from events import (
+    InvalidIdentityError,
+    ModelName,
+    Namespace,
+    WorkerHeld,
+    WorkerId,
+    check_model,
+    check_name,
+    check_namespace,
+    check_worker_id,
+    setting_subject,
+)
+from projections import Fleet
+
+from .decision_lines import (
+    NO_PROJECTOR,
+    Decided,
+    known_notes,
+    resume_notes,
+    weight_notes,
+    worker_notes,
+)
+from .exits import OK, UsageError, from_arguments
+from .opening import opened
+from .options import DECIDING, Deciding, Listing
+from .printing import print_document, print_lines
+from .running import run
+
+
+def author_of(options: Deciding) -> str:
+    """Who decides. Raises `InvalidIdentityError`, also for the reason."""
+    check_reason(options.reason)
+    return check_name("by", _whoami() if options.by is None else options.by)
+
+
+def _whoami() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def parse_worker(text: str) -> tuple[Namespace, WorkerId]:
+    """The stable id that NAMESPACE/ID names. Raises `UsageError`."""
+    namespace, slash, worker_id = text.partition("/")
+    rule = "NAMESPACE/ID, as prod/llama-1"
+    if not slash:
+        message = f"worker {text!r} is not valid: {rule}"
+        raise UsageError(message)
+    try:
+        return check_namespace(namespace), check_worker_id(worker_id)
+    except InvalidIdentityError as error:
+        message = f"worker {text!r} is not valid: {rule}; {error}"
+        raise UsageError(message) from error
+
+
+async def fleet_after(plane: Plane) -> Fleet | None:
+    """The fleet with what was decided; None: no projector keeps a view up to date."""
+    view = plane.view(announce=False)
+    async with up_to_date(view, plane.settings.connect_timeout_s) as found:
+        return None if found is None else found.fleet
+
+
+def show_decided(decided: Decided, options: Listing) -> int:
+    """Print the decision; the exit code."""
+    if options.output == "table":
+        print_lines(decided.lines())
+    else:
+        print_document(decided.document())
+    return OK
+
+
+# ---- one worker ----------------------------------------------------------------
+def hold(worker: str, /, *, options: Deciding = DECIDING) -> int:
+    """Keep traffic away from a worker until it is resumed, whatever restarts.
+
+    Parameters
+    ----------
+    worker
+        NAMESPACE/ID; it need not be there yet.
+
+    options
+        What commands of its kind share.
+
+    """
+    where, by = parse_worker(worker), author_of(options)
+    return run(lambda: _hold(where, by, options), options)
+
+
+async def _hold(where: tuple[Namespace, WorkerId], by: str, options: Deciding) -> int:
+    async with opened(options) as plane:
+        done = await plane.hold(*where, options.reason, by=by)
+        notes = worker_notes(await fleet_after(plane), *where, "the hold waits for it")
+    name = "/".join(where)
+    decided = Decided(
+        kind="hold",
+        about={"worker": name},
+        said=f"held {name}",
+        revision=done.revision,
+        by=by,
+        reason=options.reason,
+        notes=tuple(notes),
+    )
+    return show_decided(decided, options)
+
+
+def resume(worker: str, /, *, options: Deciding = DECIDING) -> int:
+    """Lift the hold, and the request to drain, from a worker.
+
+    Parameters
+    ----------
+    worker
+        NAMESPACE/ID.
+
+    options
+        What commands of its kind share.
+
+    """
+    where, by = parse_worker(worker), author_of(options)
+    return run(lambda: _resume(where, by, options), options)
+
+
+async def _resume(where: tuple[Namespace, WorkerId], by: str, options: Deciding) -> int:
+    async with opened(options) as plane:
+        last = await plane.log.last(setting_subject("hold", *where))
+        was_held = last is not None and isinstance(last.event, WorkerHeld)
+        done = await plane.resume(*where, options.reason, by=by)
+        fleet = await fleet_after(plane)
+    name = "/".join(where)
+    decided = Decided(
+        kind="resume",
+        about={"worker": name},
+        said=f"resumed {name}",
+        revision=done.revision,
+        by=by,
+        reason=options.reason,
+        notes=tuple(resume_notes(fleet, *where, was_held=was_held)),
+    )
+    return show_decided(decided, options)
+
+
+# ---- a model -------------------------------------------------------------------
+def weight(
+    namespace: Namespace,
+    model: ModelName,
+    weight: Annotated[float, Parameter(allow_leading_hyphen=True)],
+    /,
+    *,
+    options: Deciding = DECIDING,
+) -> int:
+    """Set a namespace's share of a model's traffic, for each of its workers.
+
+    Parameters
+    ----------
+    namespace
+        The deployment.
+    model
+        The model, or "*": all that have no weight of their own there.
+    weight
+        1 without a decision; 0 cordons; 0.1: a tenth for each worker.
+
+    options
+        What commands of its kind share.
+
+    """
+    check_namespace(namespace)
+    if model != "*":
+        check_model(model)
+    with from_arguments():
+        check_weight(weight)
+    by = author_of(options)
+    return run(lambda: _weight(namespace, model, weight, by, options), options)
+
+
+async def _weight(
+    namespace: Namespace, model: ModelName, weight: float, by: str, options: Deciding
+) -> int:
+    async with opened(options) as plane:
+        done = await plane.weight(namespace, model, weight, options.reason, by=by)
+        notes = weight_notes(await fleet_after(plane), namespace, model)
+    decided = Decided(
+        kind="weight",
+        about={"namespace": namespace, "model": model, "weight": weight},
+        said=f"weight of {namespace} for {model} is {weight:g}",
+        revision=done.revision,
+        by=by,
+        reason=options.reason,
+        notes=tuple(notes),
+    )
+    return show_decided(decided, options)
+
+
+def thresholds(
+    model: ModelName,
+    /,
+    *,
+    busy_kv_usage: float | None = None,
+    busy_running: int | None = None,
+    busy_waiting: int | None = None,
+    none: bool = False,
+    options: Deciding = DECIDING,
+) -> int:
+    """Say from where on a worker of a model is busy; others are picked before it.
+
+    The limits named take the place of all that were set before.
+
+    Parameters
+    ----------
+    model
+        The model.
+    busy_kv_usage
+        Share of the KV cache in use, above 0 and at most 1.
+    busy_running
+        Requests that it runs.
+    busy_waiting
+        Requests that wait there.
+    none
+        Lift every limit.
+
+    options
+        What commands of its kind share.
+
+    """
+    check_model(model)
+    with from_arguments():
+        limits: dict[str, float | int | None] = {
+            "busy_kv_usage": check_share("busy_kv_usage", busy_kv_usage),
+            "busy_running": check_count("busy_running", busy_running),
+            "busy_waiting": check_count("busy_waiting", busy_waiting),
+        }
+    if none == any(value is not None for value in limits.values()):
+        message = "thresholds takes limits, as --busy-running 64, or else --none"
+        raise UsageError(message)
+    by = author_of(options)
+    return run(lambda: _thresholds(model, limits, by, options), options)
+
+
+async def _thresholds(
+    model: ModelName,
+    limits: dict[str, float | int | None],
+    by: str,
+    options: Deciding,
+) -> int:
+    async with opened(options) as plane:
+        given: dict[str, Any] = limits
+        done = await plane.thresholds(model, **given, reason=options.reason, by=by)
+        notes = known_notes(await fleet_after(plane), model)
+    named = ", ".join(
+        f"{name.removeprefix('busy_').replace('_', ' ')} {value:g}"
+        for name, value in limits.items()
+        if value is not None
+    )
+    decided = Decided(
+        kind="thresholds",
+        about={"model": model, **limits},
+        said=f"{model} is busy from {named}" if named else f"{model} has no limits",
+        revision=done.revision,
+        by=by,
+        reason=options.reason,
+        notes=tuple(notes),
+    )
+    return show_decided(decided, options)
+
+
+def forget(model: ModelName, /, *, options: Deciding = DECIDING) -> int:
+    """Forget a model's name; 1 when workers serve it, or nobody ever did.
+
+    Parameters
+    ----------
+    model
+        A model's or an adapter's name.
+
+    options
+        What commands of its kind share.
+
+    """
+    check_model(model)
+    by = author_of(options)
+    return run(lambda: _forget(model, by, options), options)
+
+
+async def _forget(model: ModelName, by: str, options: Deciding) -> int:
+    async with opened(options) as plane:
+        done = await plane.forget(model, options.reason, by=by)
+        fleet = await fleet_after(plane)
+    notes = [] if fleet is not None else [NO_PROJECTOR]
+    if fleet is not None and model in fleet.state.known:
+        notes = ["a worker registered it meanwhile: it stays known"]
+    decided = Decided(
+        kind="forget",
+        about={"model": model},
+        said=f"forgot {model}",
+        revision=done.revision,
+        by=by,
+        reason=options.reason,
+        notes=tuple(notes),
+    )
+    return show_decided(decided, options)

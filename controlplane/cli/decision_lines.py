@@ -1,0 +1,153 @@
+"""What operators' commands say of a decision and of a gate. Pure: lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+from rich.text import Text
+
+from controlplane.gate import Deployment, DrainResult, ReadyResult
+from events import ModelName, Namespace, Revision, WorkerId
+from projections import Fleet, traffic_share
+
+from .columns import shown
+from .tables import BAD, GOOD, ODD
+
+NO_VIEW: Final = "no view is up to date; start a projector: controlplane projector"
+NO_PROJECTOR: Final = (
+    "no router sees it before a projector runs: controlplane projector"
+)
+
+
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision that is in the log."""
+
+    kind: str
+    """``hold``, ``resume``, ``weight``, ``thresholds``, ``forget``, ``drain``."""
+    about: dict[str, Any]
+    """Whom or what it concerns, and the values."""
+    said: str
+    """It in words."""
+    revision: Revision
+    by: str
+    reason: str
+    notes: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """It as plain data."""
+        return {
+            "decision": self.kind,
+            **self.about,
+            "revision": self.revision,
+            "by": self.by,
+            "reason": self.reason,
+            "notes": list(self.notes),
+        }
+
+    def lines(self) -> list[Text]:
+        """It for people: what stands, then what they may not have expected."""
+        first = f"{self.said}: revision {self.revision}, by {self.by}"
+        return [*_good(first), *_notes(self.notes)]
+
+
+def worker_notes(
+    fleet: Fleet | None, namespace: Namespace, worker_id: WorkerId, waits: str
+) -> Iterator[str]:
+    """What is to be said of a decision about a worker; ``waits``: when it is not there.
+
+    ``fleet`` is the one after the decision; None: nobody keeps a view up to date.
+    """
+    if fleet is None:
+        yield NO_PROJECTOR
+    elif (namespace, worker_id) not in fleet.state.workers:
+        yield f"no worker of this name is registered now; {waits}"
+
+
+def resume_notes(
+    fleet: Fleet | None, namespace: Namespace, worker_id: WorkerId, *, was_held: bool
+) -> Iterator[str]:
+    """What is to be said of a hold that was lifted."""
+    if not was_held:
+        yield "it was not held, so nothing changed"
+    worker = None if fleet is None else fleet.worker(namespace, worker_id)
+    if worker is not None and worker.blockers:
+        yield f"it gets no traffic all the same: {', '.join(worker.blockers)}"
+    waits = "it gets traffic when it comes"
+    yield from worker_notes(fleet, namespace, worker_id, waits)
+
+
+def weight_notes(
+    fleet: Fleet | None, namespace: Namespace, model: ModelName
+) -> Iterator[str]:
+    """What a weight comes to now."""
+    if fleet is None:
+        yield NO_PROJECTOR
+    elif model == "*":
+        workers = fleet.state.workers.values()
+        if not any(worker.namespace == namespace for worker in workers):
+            yield "no worker is registered in this namespace now; the weight waits"
+    elif not any(key.namespace == namespace for key in fleet.sets(model)):
+        yield "no worker of this model is registered there now; the weight waits"
+    else:
+        share = traffic_share(fleet, namespace, model)
+        if share is None:
+            yield f"no worker of {model} may be picked now, in any namespace"
+        else:
+            yield f"it has {share:.0%} of the traffic of {model} now"
+
+
+def known_notes(fleet: Fleet | None, model: ModelName) -> Iterator[str]:
+    """What is to be said of a decision about a model."""
+    if fleet is None:
+        yield NO_PROJECTOR
+    elif model not in fleet.state.known:
+        yield "no worker ever served a model of this name; the decision waits"
+
+
+# ---- gates ---------------------------------------------------------------------
+def ready_lines(
+    result: ReadyResult, deployment: Deployment, least: int, timeout_s: float, live: int
+) -> list[Text]:
+    """What came of waiting for a deployment at routers, of which ``live`` live."""
+    what = f"{deployment.model} in {deployment.namespace}"
+    have = f"{what}, {result.ready} of {least} ready"
+    if result.reached:
+        return _good(f"reached: {have}")
+    said = f"not reached within {timeout_s:g} s"
+    if result.ready is None:
+        return _bad(f"{said}: {what}", NO_VIEW)
+    reasons = ", ".join(f"{n} {reason}" for reason, n in result.blockers.items())
+    who = f"missing: {', '.join(result.missing)}"
+    if live == 0:
+        who = "no router is live"
+    elif not result.missing:
+        who = f"more routers are wanted, only {live} live"
+    return _bad(f"{said}: {have}", f"in the way: {reasons}" if reasons else "", who)
+
+
+def drain_lines(result: DrainResult, name: str, timeout_s: float) -> list[Text]:
+    """Where a worker stands that was to drain within ``timeout_s``."""
+    if result.safe_to_delete:
+        return _good(f"{result.state}: {name} is safe to delete")
+    said = f"not drained within {timeout_s:g} s: {name}"
+    if result.state == "unknown":
+        return _bad(said, NO_VIEW)
+    next_step = "wait longer with --timeout, or look: controlplane workers"
+    return _bad(f"{said} is {result.state}", next_step)
+
+
+def _good(said: str) -> list[Text]:
+    return [Text(shown(said), style=GOOD)]
+
+
+def _bad(said: str, *more: str) -> list[Text]:
+    return [
+        Text(shown(said), style=BAD),
+        *_notes(line for line in more if line),
+    ]
+
+
+def _notes(lines: Iterable[str]) -> Iterator[Text]:
+    return (Text(f"  {shown(line)}", style=ODD) for line in lines)

@@ -1,0 +1,84 @@
+"""``drain``: a worker is asked to finish; ``--wait``: until it is safe to delete."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter, validators
+
+from events import Namespace, WorkerId
+
+from .deciding import author_of, fleet_after, parse_worker
+from .decision_lines import Decided, drain_lines, worker_notes
+from .exits import NO, OK
+from .opening import opened
+from .options import DECIDING, Deciding
+from .printing import print_document, print_lines
+from .running import run
+
+Seconds = Annotated[float, Parameter(validator=validators.Number(gte=0))]
+
+
+def drain(
+    worker: str,
+    /,
+    *,
+    wait: bool = False,
+    timeout: Seconds = 30.0,
+    options: Deciding = DECIDING,
+) -> int:
+    """Hold a worker and ask it to finish what it has.
+
+    With --wait: 0 when it is drained or gone, so safe to delete; 1 when time is up.
+    The hold stands until resume, also for its next life.
+
+    Parameters
+    ----------
+    worker
+        NAMESPACE/ID.
+    wait
+        Wait until it is safe to delete.
+    timeout
+        Seconds to wait.
+
+    options
+        What commands of its kind share.
+
+    """
+    where, by = parse_worker(worker), author_of(options)
+    return run(lambda: _drain(where, by, timeout if wait else None, options), options)
+
+
+async def _drain(
+    where: tuple[Namespace, WorkerId],
+    by: str,
+    timeout_s: float | None,
+    options: Deciding,
+) -> int:
+    name = "/".join(where)
+    async with opened(options) as plane:
+        done = await plane.request_drain(*where, options.reason, by=by)
+        waits = "it is told when it comes"
+        notes = tuple(worker_notes(await fleet_after(plane), *where, waits))
+        decided = Decided(
+            kind="drain",
+            about={"worker": name},
+            said=f"asked {name} to drain",
+            revision=done.revision,
+            by=by,
+            reason=options.reason,
+            notes=notes,
+        )
+        if options.output == "table":
+            print_lines(decided.lines())
+        if timeout_s is None:
+            if options.output != "table":
+                print_document(decided.document())
+            return OK
+        result = await plane.wait_drained(*where, timeout_s)
+    if options.output == "table":
+        print_lines(drain_lines(result, name, timeout_s))
+    else:
+        became = {"state": result.state, "safe_to_delete": result.safe_to_delete}
+        print_document({**decided.document(), **became})
+    return OK if result.safe_to_delete else NO
