@@ -3,7 +3,32 @@
 Not named after its verb: `controlplane.replay` is the public function.
 """
 
-from .player import replay_log
+from .errors import (
+    EventNotFoundError,
+    MomentAheadError,
+    MomentInvalidError,
+    MomentTooEarlyError,
+)
+from .history import Ends, History, LogHistory
+from .moments import EventId, Moment, PointInTime, parse_moment
+from .player import Progress, replay_log, state_at
 from .ports import PortsThen, replay_ports
 
-__all__ = ["PortsThen", "replay_log", "replay_ports"]
+__all__ = [
+    "Ends",
+    "EventId",
+    "EventNotFoundError",
+    "History",
+    "LogHistory",
+    "Moment",
+    "MomentAheadError",
+    "MomentInvalidError",
+    "MomentTooEarlyError",
+    "PointInTime",
+    "PortsThen",
+    "Progress",
+    "parse_moment",
+    "replay_log",
+    "replay_ports",
+    "state_at",
+]

@@ -1,39 +1,117 @@
-"""Folding the log from its beginning to any moment, bounded by the view's size."""
+"""Folding a history from its beginning to any moment, bounded by the view's size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
 
 from controlplane.errors import HistoryTruncatedError
 from controlplane.eventlog import EventLog
-from events import Revision
-from projections import FoldState, PlaneState, step
+from events import Record, Revision
+from projections import FoldState, PlaneState, fold_all
+
+from .errors import EventNotFoundError, MomentAheadError, MomentTooEarlyError
+from .history import Ends, History, LogHistory
+from .moments import PointInTime
+
+Progress: TypeAlias = Callable[[Revision, Revision], None]
+"""Called with the revision reached and the last one."""
 
 
 async def replay_log(
     log: EventLog,
     until: Revision | datetime | None = None,
-    progress: Callable[[Revision, Revision], None] | None = None,
+    progress: Progress | None = None,
 ) -> PlaneState:
     """The state after every record up to and with ``until``; None: all there are.
 
-    ``progress`` is called with the revision reached and the last one. Raises
+    Unlike `state_at` it takes a moment beyond either end for that end. Raises
     `HistoryTruncatedError` when the beginning of the log is gone.
     """
-    now = await log.state()
-    if now.first_revision > 1 and now.last_revision >= now.first_revision:
-        raise HistoryTruncatedError(first=now.first_revision)
-    end = now.last_revision
-    if isinstance(until, int):
-        end = min(end, until)
+    history = LogHistory(log)
+    return await _play(history, await _whole_ends(history), until, progress)
+
+
+async def state_at(
+    history: History, moment: PointInTime | None, progress: Progress | None = None
+) -> PlaneState:
+    """What the log meant at ``moment``; None: at its end.
+
+    Raises `MomentAheadError`, `MomentTooEarlyError`, `EventNotFoundError`, and
+    `HistoryTruncatedError` when the beginning of the log is gone.
+    """
+    ends = await _whole_ends(history)
+    if isinstance(moment, int) and moment > ends.last:
+        raise MomentAheadError(revision=moment, last=ends.last)
+    if isinstance(moment, timedelta):
+        moment = await _before_end(history, ends, moment)
+    state = await _play(history, ends, moment, progress)
+    if isinstance(moment, datetime) and state.revision == 0 < ends.last:
+        first = await history.at(ends.first)
+        if first is not None:
+            raise MomentTooEarlyError(time=moment, began=first.recorded_at)
+    if isinstance(moment, str) and state.fold_state.fingerprint != moment:
+        raise EventNotFoundError(event_id=moment, last=ends.last)
+    return state
+
+
+async def _whole_ends(history: History) -> Ends:
+    ends = await history.ends()
+    if ends.first > 1 and ends.last >= ends.first:
+        raise HistoryTruncatedError(first=ends.first)
+    return ends
+
+
+async def _play(
+    history: History,
+    ends: Ends,
+    moment: PointInTime | None,
+    progress: Progress | None,
+) -> PlaneState:
+    end = min(moment, ends.last) if isinstance(moment, int) else ends.last
     state = FoldState()
     if end > 0:
-        async for records in log.read_batches(0, end):
-            for record in records:
-                if isinstance(until, datetime) and record.recorded_at > until:
-                    return PlaneState(state, cell=log.names.cell, log_id=now.log_id)
-                state = step(state, record).state
+        async for records in _up_to(history, moment, end):
+            state = fold_all(state, records)
             if progress is not None:
                 progress(state.revision, end)
-    return PlaneState(state, cell=log.names.cell, log_id=now.log_id)
+    return PlaneState(state, cell=history.cell, log_id=history.log_id)
+
+
+async def _up_to(
+    history: History, moment: PointInTime | None, end: Revision
+) -> AsyncIterator[list[Record]]:
+    """The batches up to and with ``moment``, or ``end`` if that comes first."""
+    async for records in history.batches(0, end):
+        count = _count(records, moment)
+        yield records if count is None else records[:count]
+        if count is not None:
+            return
+
+
+def _count(records: list[Record], moment: PointInTime | None) -> int | None:
+    """How many of ``records`` are up to ``moment``; None: all, and it may go on."""
+    match moment:
+        case datetime():
+            # Clocks may step back: the first record that is later decides.
+            later = (i for i, r in enumerate(records) if r.recorded_at > moment)
+            return next(later, None)
+        case str():
+            found = (i for i, r in enumerate(records) if r.event.event_id == moment)
+            place = next(found, None)
+            return None if place is None else place + 1
+        case _:
+            return None
+
+
+async def _before_end(history: History, ends: Ends, ago: timedelta) -> datetime:
+    """The time that is ``ago``, which is negative, from the end."""
+    now = ends.now
+    if now is None:
+        last = await history.at(ends.last)
+        now = datetime.now(UTC) if last is None else last.recorded_at
+    try:
+        return now + ago
+    except OverflowError:  # before there was time
+        return datetime.min.replace(tzinfo=UTC)

@@ -1,0 +1,56 @@
+"""Why a moment cannot be shown. The class says the caller's next move."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from events import ControlPlaneError, Revision
+
+FORMS = (
+    "a revision, a time as 2026-01-31T12:00:00 (UTC if it does not say) or -10m, "
+    "an event's id, or the path of an archive or a router's checkpoint"
+)
+
+
+class MomentInvalidError(ControlPlaneError):
+    """The text names no moment. Say it in one of the forms."""
+
+    def __init__(self, text: str) -> None:
+        """Quote the ``text``."""
+        self.text = text
+        super().__init__(f"moment {text!r} is not valid: {FORMS}")
+
+
+class MomentAheadError(ControlPlaneError):
+    """The log does not reach so far. Ask again later, or for an earlier moment."""
+
+    def __init__(self, *, revision: Revision, last: Revision) -> None:
+        """Give the ``revision`` asked for and the ``last`` that there is."""
+        self.revision, self.last = revision, last
+        super().__init__(
+            f"the log ends at revision {last}, before {revision}: nothing to show yet"
+        )
+
+
+class MomentTooEarlyError(ControlPlaneError):
+    """The log began later. Ask for a later moment."""
+
+    def __init__(self, *, time: datetime, began: datetime) -> None:
+        """Give the ``time`` asked for and when the log ``began``."""
+        self.time, self.began = time, began
+        super().__init__(
+            f"time {time.isoformat()} is before the log's first record, of "
+            f"{began.isoformat()}; ask for a later one"
+        )
+
+
+class EventNotFoundError(ControlPlaneError):
+    """No record has this event id. Look for it in another log, or correct it."""
+
+    def __init__(self, *, event_id: str, last: Revision) -> None:
+        """Give the ``event_id`` and the ``last`` revision that was searched."""
+        self.event_id, self.last = event_id, last
+        super().__init__(
+            f"no record up to revision {last} has the event id {event_id}; "
+            "see what there is: controlplane log tail -o ndjson"
+        )

@@ -1,0 +1,97 @@
+"""A history: everything a log says, wherever it is kept.
+
+Whoever looks back reads through this, so that the log on a broker and an archive on
+disk answer the same questions in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import NamedTuple, Protocol, Self
+
+from controlplane.eventlog import EventLog
+from events import Cell, Record, Revision
+
+
+class Ends(NamedTuple):
+    """Where a history begins and ends."""
+
+    first: Revision
+    """The first revision that is still there; last + 1 when there is none."""
+    last: Revision
+    """The last revision ever; 0 when nothing was ever recorded."""
+    now: datetime | None
+    """The broker's clock: now, or when the archive was made. None: nobody knows."""
+
+
+class History(Protocol):
+    """The records of one log, in order."""
+
+    @property
+    def cell(self) -> Cell:
+        """The cell that the log belongs to."""
+        ...
+
+    @property
+    def log_id(self) -> str | None:
+        """The log's identity; None: nobody knows."""
+        ...
+
+    async def ends(self) -> Ends:
+        """Where it begins, and where it ends at this moment."""
+        ...
+
+    def batches(
+        self, after: Revision = 0, until: Revision | None = None
+    ) -> AsyncIterator[list[Record]]:
+        """Yield the records in (after, until], in order, many at a time; then end.
+
+        ``until=None``: the last one when called. Revisions without a record are
+        passed over.
+        """
+        ...
+
+    async def at(self, revision: Revision) -> Record | None:
+        """The record at ``revision``; None: there is none."""
+        ...
+
+
+class LogHistory:
+    """The history in a log on the broker. Raises what `EventLog` raises."""
+
+    def __init__(self, log: EventLog, log_id: str | None = None) -> None:
+        """Read from ``log``, whose identity is ``log_id``; see `of`."""
+        self._log, self._log_id = log, log_id
+
+    @classmethod
+    async def of(cls, log: EventLog) -> Self:
+        """The history of ``log``, its identity asked for now."""
+        return cls(log, (await log.state()).log_id)
+
+    @property
+    def cell(self) -> Cell:
+        """The log's cell."""
+        return self._log.names.cell
+
+    @property
+    def log_id(self) -> str | None:
+        """The log's identity, if it was asked for."""
+        return self._log_id
+
+    async def ends(self) -> Ends:
+        """Where the log stands, by its leader."""
+        state = await self._log.state()
+        self._log_id = state.log_id
+        return Ends(state.first_revision, state.last_revision, state.now)
+
+    async def batches(
+        self, after: Revision = 0, until: Revision | None = None
+    ) -> AsyncIterator[list[Record]]:
+        """Yield the log's records in (after, until]."""
+        async for records in self._log.read_batches(after, until):
+            yield records
+
+    async def at(self, revision: Revision) -> Record | None:
+        """The log's record at ``revision``, by its leader."""
+        return await self._log.at(revision)

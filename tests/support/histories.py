@@ -1,0 +1,30 @@
+"""A history in memory: the records of a story, in batches as small as one wants."""
+
+from controlplane.playback import Ends
+
+
+class StoryHistory:
+    """Records as a `History`; ``first`` and ``now`` as a test wants them."""
+
+    def __init__(self, records, *, size=3, now=None, first=None):
+        self.records, self.size, self.now = list(records), size, now
+        self.first = first
+        self.cell, self.log_id = "default", "story"
+
+    async def ends(self):
+        last = self.records[-1].revision if self.records else 0
+        first = self.records[0].revision if self.records else last + 1
+        return Ends(self.first or first, last, self.now)
+
+    async def batches(self, after=0, until=None):
+        wanted = [
+            record
+            for record in self.records
+            if record.revision > after and (until is None or record.revision <= until)
+        ]
+        for start in range(0, len(wanted), self.size):
+            yield wanted[start : start + self.size]
+
+    async def at(self, revision):
+        found = (r for r in self.records if r.revision == revision)
+        return next(found, None)
