@@ -11,6 +11,7 @@ from events import ModelName
 from projections import Fleet
 
 from .children import DemoFailedError, until
+from .example import EXAMPLE, example_can_run
 from .outcome import REPLAY, Standing
 from .picks import Death, Picked
 from .stage import LEASE_TTL_S, PROJECTORS, ROUTERS, Say, Stage
@@ -81,7 +82,7 @@ class Acts:
         self._say(
             "phase",
             f"{self.leader} leads; both routers see all {2 * COUNT} workers and send "
-            "real requests to them, all the time from now on",
+            f"real requests to them{_by_way_of()}, all the time from now on",
         )
 
     async def _await_leader(self) -> str:
@@ -262,6 +263,12 @@ class Acts:
     async def _replay(self) -> Standing:
         state = await self._stage.plane.log.replay()
         return Standing(REPLAY, state.revision, state.fleet.digest)
+
+
+def _by_way_of() -> str:
+    if not example_can_run():
+        return ""
+    return f", by way of {EXAMPLE.parent.name}/{EXAMPLE.name}"
 
 
 def routable(fleet: Fleet, model: ModelName) -> int:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from events import UNREADABLE, ModelName
 
-from .web import HEAD_BYTES_MAX, read_message
+from .speech import CHAT, TEXT, Asked, Document, Speech, models, refusal
+from .web import HEAD_BYTES_MAX, Message, read_message
 
 REQUEST_S_MAX: Final = 10.0
 STOP_S_MAX: Final = 2.0
+PAUSES: Final = 2
+"""A stream takes its time in so many pieces: before its first event, and after it."""
 
 
 class FakeEngine:
-    """Answers ``/health``, ``/v1/models`` and ``/v1/chat/completions``, unstreamed."""
+    """Answers as vLLM does, streamed or not; one request per connection."""
 
     def __init__(self, model: ModelName, *, name: str, answer_s: float) -> None:
         """Serve ``model``; every completion takes ``answer_s`` and says ``name``."""
@@ -63,10 +65,7 @@ class FakeEngine:
         self._begun += 1
         try:
             async with asyncio.timeout(REQUEST_S_MAX):
-                request = await read_message(reader)
-                method, path, *_ = (*request.start, "", "")
-                status, document = await self._answer(method, path, request.body)
-                writer.write(_answer(status, document))
+                await self._answer(await read_message(reader), writer)
                 await writer.drain()
         except (OSError, ValueError):
             return  # the other side is gone, or does not speak HTTP
@@ -74,48 +73,60 @@ class FakeEngine:
             self._in_flight -= 1
             writer.close()
 
-    async def _answer(
-        self, method: str, path: str, body: bytes
-    ) -> tuple[HTTPStatus, Any]:
-        match method, path.partition("?")[0]:
+    async def _answer(self, request: Message, writer: asyncio.StreamWriter) -> None:
+        method, target, *_ = (*request.start, "", "")
+        path = target.partition("?")[0]
+        match method, path:
             case "GET", "/health":
-                return HTTPStatus.OK, {"status": "ok"}
+                writer.write(_whole(HTTPStatus.OK, b""))
             case "GET", "/v1/models":
-                card = {"id": self._model, "object": "model", "owned_by": "demo"}
-                return HTTPStatus.OK, {"object": "list", "data": [card]}
-            case "POST", "/v1/chat/completions":
-                return await self._complete(body)
-        return _refusal(HTTPStatus.NOT_FOUND, f"there is no {method} {path} here")
+                writer.write(_json(HTTPStatus.OK, models(self._model)))
+            case "POST", _ if path in (CHAT, TEXT):
+                await self._complete(path, request.body, writer)
+            case _:
+                writer.write(_refused(HTTPStatus.NOT_FOUND, "Not Found"))
 
-    async def _complete(self, body: bytes) -> tuple[HTTPStatus, Any]:
+    async def _complete(
+        self, path: str, body: bytes, writer: asyncio.StreamWriter
+    ) -> None:
         try:
-            request = msgspec.json.decode(body, type=dict[str, Any])
+            asked = msgspec.json.decode(body, type=Asked)
         except UNREADABLE as error:
-            return _refusal(HTTPStatus.BAD_REQUEST, str(error))
-        if request.get("stream"):
-            return _refusal(HTTPStatus.BAD_REQUEST, "this engine does not stream")
-        if request.get("model") != self._model:
-            message = f"the model {request.get('model')!r} is not served here"
-            return _refusal(HTTPStatus.NOT_FOUND, message)
-        await asyncio.sleep(self._answer_s)
-        reply = {"role": "assistant", "content": f"Hello from {self._name}."}
-        return HTTPStatus.OK, {
-            "id": f"chatcmpl-{self._begun}",
-            "object": "chat.completion",
-            "created": int(time.time()),
-            "model": self._model,
-            "choices": [{"index": 0, "message": reply, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4},
-        }
+            writer.write(_refused(HTTPStatus.BAD_REQUEST, str(error)))
+            return
+        if asked.model != self._model:
+            message = f"The model `{asked.model}` does not exist."
+            writer.write(_refused(HTTPStatus.NOT_FOUND, message, "model"))
+            return
+        speech = Speech(path, asked, self._begun, ["Hello", " from", f" {self._name}."])
+        if not asked.stream:
+            await asyncio.sleep(self._answer_s)
+            writer.write(_json(HTTPStatus.OK, speech.whole()))
+            return
+        writer.write(_STREAM_HEAD)
+        for place, event in enumerate(speech.events()):
+            if place < PAUSES:
+                await writer.drain()
+                await asyncio.sleep(self._answer_s / PAUSES)
+            writer.write(b"%x\r\n%s\r\n" % (len(event), event))
+        writer.write(b"0\r\n\r\n")
 
 
-def _refusal(status: HTTPStatus, message: str) -> tuple[HTTPStatus, Any]:
-    error = {"message": message, "type": "invalid_request_error", "code": int(status)}
-    return status, {"error": error}
+_STREAM_HEAD: Final = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+    b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+)
 
 
-def _answer(status: HTTPStatus, document: Any) -> bytes:  # noqa: ANN401 - any JSON
-    body = msgspec.json.encode(document)
+def _refused(status: HTTPStatus, message: str, param: str | None = None) -> bytes:
+    return _json(status, refusal(status, message, param))
+
+
+def _json(status: HTTPStatus, document: Document) -> bytes:
+    return _whole(status, msgspec.json.encode(document))
+
+
+def _whole(status: HTTPStatus, body: bytes) -> bytes:
     head = (
         f"HTTP/1.1 {int(status)} {status.phrase}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"

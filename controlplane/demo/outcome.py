@@ -42,7 +42,9 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     """A worker was picked long after it had been killed."""
     answered: int = 0
     retried: int = 0
-    """The worker could not be reached, and another was picked."""
+    """The worker could not be reached, or went away, and is avoided for a while."""
+    cut_off: int = 0
+    """The worker went away in the midst of its answer: no other could go on with it."""
     failed_requests: int = 0
     """No worker that was picked could be reached."""
 

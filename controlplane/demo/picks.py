@@ -55,6 +55,13 @@ class Unreachable(msgspec.Struct, frozen=True, kw_only=True, tag="unreachable"):
     reason: str
 
 
+class CutOff(msgspec.Struct, frozen=True, kw_only=True, tag="cut_off"):
+    """The worker went away in the midst of its answer, and the client was told."""
+
+    at_s: float
+    model: ModelName
+
+
 class GivenUp(msgspec.Struct, frozen=True, kw_only=True, tag="given_up"):
     """None of the workers picked for the request gave an answer."""
 
@@ -62,7 +69,7 @@ class GivenUp(msgspec.Struct, frozen=True, kw_only=True, tag="given_up"):
     model: ModelName
 
 
-Note: TypeAlias = Picked | PickFailed | Answered | Unreachable | GivenUp
+Note: TypeAlias = Picked | PickFailed | Answered | Unreachable | CutOff | GivenUp
 
 _DECODER: Final = msgspec.json.Decoder(Note)
 
@@ -128,5 +135,6 @@ def judge_notes(notes: Iterable[Note], deaths: Iterable[Death]) -> Traffic:
         picks_to_dead=picks_to_dead(notes, deaths),
         answered=kinds.count(Answered),
         retried=kinds.count(Unreachable),
+        cut_off=kinds.count(CutOff),
         failed_requests=kinds.count(GivenUp),
     )

@@ -1,10 +1,11 @@
-"""A router's traffic: pick a worker, really ask it, take another if it is not there."""
+"""A router's traffic: real requests, all the time, and notes of what came of them."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from http import HTTPStatus
+from itertools import count
 from typing import Final
 
 import msgspec
@@ -13,7 +14,8 @@ from controlplane.router.client import RouterView
 from events import ControlPlaneError, ModelName
 from projections import Worker
 
-from .picks import Answered, GivenUp, Notebook, Picked, PickFailed, Unreachable
+from .example import ANSWERED, CUT_OFF, ExampleRouter
+from .picks import Answered, CutOff, GivenUp, Notebook, Picked, PickFailed, Unreachable
 from .web import ask
 
 ATTEMPTS: Final = 3
@@ -22,13 +24,26 @@ CLIENTS: Final = 3
 PAUSE_S: Final = 0.06
 """…and each rests so long after an answer."""
 
+NOT_PICKED: Final = ("model_not_found", "model_unavailable")
+
 
 class Requests:
-    """Requests for one model, one after the other for each of `CLIENTS`."""
+    """Requests for one model, one after the other for each of `CLIENTS`.
 
-    def __init__(self, view: RouterView, model: ModelName, notes: Notebook) -> None:
+    They go to the example router, every second one for a stream. Without it they pick
+    a worker themselves, ask it, and take another if it is not there.
+    """
+
+    def __init__(
+        self,
+        view: RouterView,
+        model: ModelName,
+        notes: Notebook,
+        example: ExampleRouter | None = None,
+    ) -> None:
         """Ask for ``model``, picking from ``view``, and note what came of it."""
         self._view, self._model, self._notes = view, model, notes
+        self._example = example
         message = {"role": "user", "content": "Hello?"}
         body = {"model": model, "messages": [message]}
         self._body = msgspec.json.encode(body)
@@ -48,9 +63,23 @@ class Requests:
                 return
 
     async def _ask_on_and_on(self) -> None:
-        while True:
-            await self._ask_once()
+        for number in count():
+            if self._example is None:
+                await self._ask_once()
+            else:
+                await self._ask_example(self._example, stream=number % 2 == 1)
             await asyncio.sleep(PAUSE_S)
+
+    async def _ask_example(self, example: ExampleRouter, *, stream: bool) -> None:
+        """Its picks and ejections are noted already, by its view."""
+        model = self._model
+        outcome = await example.ask(model, stream=stream)
+        if outcome == ANSWERED:
+            self._notes.write(Answered(at_s=_now_s(), model=model))
+        elif outcome == CUT_OFF:
+            self._notes.write(CutOff(at_s=_now_s(), model=model))
+        elif outcome not in NOT_PICKED:
+            self._notes.write(GivenUp(at_s=_now_s(), model=model))
 
     async def _ask_once(self) -> None:
         notes, model = self._notes, self._model

@@ -26,6 +26,7 @@ from controlplane.serving import parse_listen
 from controlplane.telemetry import metrics_route
 from projections import ModelNotFoundError, ModelUnavailableError, worker_document
 
+from .example import ExampleRouter, example_can_run
 from .picks import Notebook
 from .process import announce, first_to_end, run_process
 from .requests import Requests
@@ -50,20 +51,28 @@ async def route(options: argparse.Namespace, stopping: asyncio.Event) -> None:
         server = HttpServer(host, port, pages, queries={"/pick": pick_page(view)})
         async with server:
             announce(name=view.name, url=server.url, source=source, revision=revision)
-            await first_to_end(stopping.wait(), view.join(), _send(view, options))
+            await first_to_end(
+                stopping.wait(), view.join(), _send(plane, view, options)
+            )
 
 
-async def _send(view: RouterView, options: argparse.Namespace) -> None:
+async def _send(plane: Plane, view: RouterView, options: argparse.Namespace) -> None:
     """Send requests for ever; without models, just go on for ever."""
     try:
         await view.synced(CONFIRM_S_MAX)
     except TimeoutError:
         _log.warning("view not confirmed", source=view.source, revision=view.revision)
-    notes = Notebook(options.notes or Path(os.devnull))
-    with contextlib.closing(notes):
+    async with contextlib.AsyncExitStack() as stack:
+        notes = Notebook(options.notes or Path(os.devnull))
+        stack.enter_context(contextlib.closing(notes))
+        example = None
+        if options.model and example_can_run():
+            example = ExampleRouter(plane, view, notes)
+            await stack.enter_async_context(example)
+            _log.info("example router up", url=example.url)
         async with asyncio.TaskGroup() as tasks:
             for model in options.model:
-                tasks.create_task(Requests(view, model, notes).run())
+                tasks.create_task(Requests(view, model, notes, example).run())
             await asyncio.Event().wait()
 
 

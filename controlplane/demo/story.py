@@ -69,10 +69,12 @@ def _last_words(result: DemoResult) -> str:
     if not result.ok:
         return f"not as promised; what the processes wrote is in {result.output_dir}"
     traffic = result.traffic
+    elsewhere = traffic.retried - traffic.cut_off
+    cut = f", {traffic.cut_off} lost it in mid-answer" if traffic.cut_off else ""
     return (
         f"all as promised, after {result.seconds:.1f} s: {traffic.picks:,} picks, none "
-        f"failed; {traffic.retried} requests found the killed worker gone and went to "
-        "another"
+        f"failed; {elsewhere} requests found the killed worker gone and went to "
+        f"another{cut}"
     )
 
 

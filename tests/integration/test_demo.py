@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from controlplane.demo import DemoEvent, run_demo
-from controlplane.demo.picks import Unreachable, read_notes
+from controlplane.demo.picks import Answered, Unreachable, read_notes
 from controlplane.demo.process import Announcement
 from controlplane.demo.web import ask
 from controlplane.errors import SettingsError
@@ -39,6 +39,11 @@ def show(event):
 asyncio.run(run_demo(store_dir=Path(sys.argv[1]), on_event=show))
 """
 
+CAN_RUN = """
+from controlplane.demo.example import example_can_run
+print(example_can_run())
+"""
+
 
 def processes_of(directory: Path) -> set[int]:
     """Processes of a demo whose server or output lives in ``directory``."""
@@ -52,11 +57,13 @@ def processes_of(directory: Path) -> set[int]:
 
 
 @contextmanager
-def running(*arguments: str, url: str = "") -> Iterator[subprocess.Popen]:
+def running(
+    *arguments: str, url: str = "", cwd: Path = ROOT
+) -> Iterator[subprocess.Popen]:
     """Run python; at the end it is killed."""
     process = subprocess.Popen(
         [sys.executable, *arguments],
-        cwd=ROOT,
+        cwd=cwd,
         env={**os.environ, "NATS_URL": url, "CP_CELL": "default"},
         stdout=subprocess.PIPE,
     )
@@ -69,9 +76,9 @@ def running(*arguments: str, url: str = "") -> Iterator[subprocess.Popen]:
         process.stdout.close()
 
 
-def process(url: str, module: str, *arguments: str):
+def process(url: str, module: str, *arguments: str, cwd: Path = ROOT):
     """A process of the demo."""
-    return running("-m", f"controlplane.demo.{module}", *arguments, url=url)
+    return running("-m", f"controlplane.demo.{module}", *arguments, url=url, cwd=cwd)
 
 
 # ---- the whole -------------------------------------------------------------------
@@ -92,6 +99,7 @@ async def test_the_demo_ends_in_agreement_and_its_log_can_be_replayed(tmp_path):
         (document["revision"], digest)
     }
 
+    assert any("by way of examples/openai_router.py" in one.text for one in events)
     kinds = {event.kind for event in events}
     assert kinds >= {"start", "phase", "kill", "takeover", "restart", "expiry", "end"}
     assert not kinds & {"problem", "output"}
@@ -215,6 +223,31 @@ async def test_a_router_by_itself_shows_a_worker_until_it_has_drained(tmp_path):
     ]
 
 
+async def test_without_the_example_a_router_picks_and_asks_by_itself(tmp_path):
+    """As in an installed package, beside which there are no examples."""
+    for package in ("controlplane", "projections", "events"):
+        (tmp_path / package).symlink_to(ROOT / package)
+    notes = tmp_path / "notes"
+    asking = ("--name", "r", "--http", "127.0.0.1:0", "--model", MODEL)
+    async with local() as plane:
+        with (
+            process(plane.url, "worker", "--model", MODEL) as worker,
+            process(
+                plane.url, "router", *asking, "--notes", str(notes), cwd=tmp_path
+            ) as router,
+        ):
+            await up(worker)
+            await up(router)
+
+            def answered() -> bool:
+                return any(isinstance(note, Answered) for note in read_notes(notes))
+
+            await eventually(answered, within_s=10.0)
+            assert await end(router) == 0
+    with running("-c", CAN_RUN, cwd=tmp_path) as asked:
+        assert await asyncio.to_thread(asked.stdout.read) == b"False\n"
+
+
 async def test_a_worker_that_is_told_to_end_answers_what_it_has_begun(tmp_path):
     async with local() as plane:
         slow = ("--model", MODEL, "--answer-s", "1.5")
@@ -256,7 +289,7 @@ async def test_a_worker_answers_as_an_openai_server_does(tmp_path):
             assert (status, answer["object"]) == (200, "chat.completion")
             assert answer["choices"][0]["message"]["role"] == "assistant"
             assert (await complete(model="another"))[0] == 404
-            assert (await complete(stream=True))[0] == 400
+            assert (await complete(model=7))[0] == 400
             assert (await ask("GET", f"{base}/nowhere"))[0] == 404
             assert (await ask("GET", f"{base}/health"))[0] == 200
             assert await end(worker) == 0

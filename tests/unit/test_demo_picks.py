@@ -4,6 +4,7 @@ import pytest
 
 from controlplane.demo.picks import (
     Answered,
+    CutOff,
     Death,
     GivenUp,
     Notebook,
@@ -56,6 +57,7 @@ def test_notes_come_back_and_are_counted(tmp_path):
         Answered(at_s=108.1, model="m"),
         PickFailed(at_s=2.0, model="m", reason="nobody"),
         GivenUp(at_s=3.0, model="m"),
+        CutOff(at_s=3.1, model="m"),
     ]
     path = tmp_path / "notes"
     for half in (notes[:3], notes[3:]):  # a router that was killed goes on in its file
@@ -67,7 +69,7 @@ def test_notes_come_back_and_are_counted(tmp_path):
     traffic = judge_notes(notes, [DEATH])
     assert (traffic.picks, traffic.answered, traffic.retried) == (2, 1, 1)
     assert (traffic.failed_picks, traffic.picks_to_dead) == (1, 1)
-    assert traffic.failed_requests == 1
+    assert (traffic.failed_requests, traffic.cut_off) == (1, 1)
 
 
 def test_a_line_that_a_kill_cut_off_is_left_out(tmp_path):
