@@ -21,6 +21,7 @@ from . import (
     ports,
     serving,
     showing,
+    sidecar,
     waiting,
 )
 from .exits import INTERRUPTED, OK, SILENT, USAGE, exit_code, sentence
@@ -39,6 +40,7 @@ app.command(serving.up)
 app.command(showing.demo)
 app.command(serving.init)
 app.command(serving.projector)
+app.command(sidecar.run)
 app.command(fleet.models)
 app.command(fleet.workers)
 app.command(ports.ports)

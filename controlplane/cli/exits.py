@@ -15,6 +15,8 @@ from controlplane.errors import (
     AppendOutcomeUnknownError,
     HistoryForkedError,
     HistoryTruncatedError,
+    IncarnationSupersededError,
+    LeaseLostError,
     LogFullError,
     LogUnavailableError,
     ModelInUseError,
@@ -23,6 +25,7 @@ from controlplane.errors import (
     StreamMissingError,
     TopologyDriftError,
 )
+from controlplane.sidecar import ChildNotHealthyError, ChildNotStartedError
 from events import ControlPlaneError, InvalidIdentityError, UndecodableRecordError
 from projections import (
     ModelNotFoundError,
@@ -88,6 +91,10 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (PortsExhaustedError, TRY_AGAIN),
     (SequenceGapError, TRY_AGAIN),
     (TimeoutError, TRY_AGAIN),
+    (LeaseLostError, TRY_AGAIN),
+    (ChildNotStartedError, TRY_AGAIN),
+    (ChildNotHealthyError, TRY_AGAIN),
+    (IncarnationSupersededError, CONFIGURATION),
     (CellMissingError, CONFIGURATION),
     (TopologyDriftError, CONFIGURATION),
     (SettingsError, CONFIGURATION),
