@@ -73,12 +73,16 @@ class Stage:
             incarnation=new_uuid7(),
             component="backend",
             endpoint="generate",
-            role=cp.Role.AGGREGATED,
             needs=(),
             card=cp.ModelCard(),
             address=address,
             lease_ttl_s=3600.0,
-            **{"model": "llama", "status": cp.Status.READY, **fields},
+            **{
+                "model": "llama",
+                "role": cp.Role.AGGREGATED,
+                "status": cp.Status.READY,
+                **fields,
+            },
         )
         appended = await self.plane.log.append(event)
         await self.view.wait_for(appended.revision)
