@@ -18,8 +18,10 @@ from events import (
     Record,
     Revision,
     Status,
+    TrafficWeightSet,
     WorkerDeregistered,
     WorkerExpired,
+    WorkerHeld,
     WorkerStatusChanged,
     decode_record,
     encode,
@@ -41,7 +43,7 @@ from .topology import LOG_ID, Names
 RECORDED_AT: Final = "Cp-Recorded-At"
 """The header in which an import keeps the time of the first recording."""
 REPEAT_AFTER_S: Final = 0.1
-FREEING: Final = (WorkerDeregistered, WorkerExpired, PortReleased)
+FREEING: Final = (WorkerDeregistered, WorkerExpired, WorkerHeld, PortReleased)
 """Events that end something: for them the last of a limited log is kept."""
 FAREWELL_BYTES: Final = 640
 """What the end of one life or claim takes in the log, with its headers."""
@@ -312,9 +314,13 @@ class EventLog:
 
 def _frees(event: AnyEvent) -> bool:
     """Whether the event ends something, or takes traffic away."""
-    if isinstance(event, WorkerStatusChanged):
-        return event.status is not Status.READY
-    return isinstance(event, FREEING)
+    match event:
+        case WorkerStatusChanged(status=status):
+            return status is not Status.READY
+        case TrafficWeightSet(weight=weight):
+            return weight == 0
+        case _:
+            return isinstance(event, FREEING)
 
 
 def _recorded_at(headers: Mapping[str, str] | None, stored_at: datetime) -> datetime:

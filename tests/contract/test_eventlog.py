@@ -24,10 +24,13 @@ from tests.support.fleet_builder import (
     draining,
     expired,
     given,
+    held,
     ready,
     registered,
     released,
+    resumed,
     updated,
+    weighted,
 )
 from tests.support.lossy import LossyBroker
 from tests.support.servers import unique
@@ -299,14 +302,16 @@ async def test_a_full_log_keeps_room_for_every_farewell(lossy):
     refusal, last = await append_until_full(log, arriving)
     assert "kept for deregistrations" in str(refusal)
     assert last > 20
-    for step in (ready("w0"), updated("w0", labels={"zone": "b"})):
+    refused = (ready("w0"), updated("w0", labels={"zone": "b"}), resumed("w0"))
+    for step in (*refused, weighted(1)):
         with pytest.raises(LogFullError):
             await log.append(events(registered("w0"), step)[1])
-    await log.append(events(registered("w0"), draining("w0"))[1])
+    for step in (draining("w0"), held("w0"), weighted(0)):
+        await log.append(events(registered("w0"), step)[1])
     for number in range(last):
         end = expired if number % 2 else deregistered
         await log.append(events(registered(f"w{number}"), end(f"w{number}"))[1])
-    assert len(await everything(log)) == 2 * last + 1
+    assert len(await everything(log)) == 2 * last + 3
 
 
 async def test_without_a_limit_nothing_is_refused_and_little_is_asked(log, lossy):
