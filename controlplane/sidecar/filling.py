@@ -9,8 +9,9 @@ from typing import Final
 from controlplane.errors import SettingsError
 
 NAME: Final = r"[A-Za-z][A-Za-z0-9_-]*"
-_PLACE: Final = re.compile(rf"\{{\{{({NAME})\}}\}}|\{{({NAME})\}}")
-"""Nothing but a name between the braces, so JSON in an argument stays as it is."""
+_PLACE: Final = re.compile(rf"\{{\{{({NAME})\}}\}}|(?<!\$)\{{({NAME})\}}")
+"""Nothing but a name between the braces: JSON in an argument stays as it is. And no
+dollar before them: ``${HOME}`` is for a shell."""
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
