@@ -191,7 +191,8 @@ def main() -> None:
         view = plane.view(cp.NamespaceFilter.from_env(os.environ), **given)
     except cp.ControlPlaneError as error:
         sys.exit(f"openai_router: {error}")
-    uvicorn.run(create_app(plane, view, create_client()), host=host, port=port)
+    app = create_app(plane, view, create_client())
+    uvicorn.run(app, host=host, port=port, access_log=False)
 
 
 if __name__ == "__main__":
