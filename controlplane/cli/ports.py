@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
+from controlplane.errors import SettingsError
+from controlplane.plane import Plane
 from controlplane.playback import replay_ports
 from events import Host, InvalidIdentityError, Revision, check_host
 from projections import (
@@ -40,7 +42,8 @@ def ports(
     Parameters
     ----------
     host
-        Only this host, by the name that its claims have: as the list shows it.
+        Only this host, by the name that its claims have: as the list shows it. Any
+        name or address of this machine will do for its own.
     within
         Only what touches this range, as 21000-22000, and the room in it. Without it
         everything is listed, and the room is that of 20000-30000.
@@ -57,6 +60,8 @@ def ports(
 
 async def _ports(host: Host | None, within: PortRange | None, options: Listing) -> int:
     async with opened(options) as plane:
+        if host is not None:
+            host = await _named(plane, host)
         with Progress() as progress:
             then = await replay_ports(plane.broker, plane.log, host, progress)
         moment = Moment(then.now, plane.settings.port_cooldown_s)
@@ -72,6 +77,14 @@ async def _ports(host: Host | None, within: PortRange | None, options: Listing) 
         footer = ports_footer(listing, width, *place)
         print_lines([*ports_table(listing, width, host), footer])
     return OK
+
+
+async def _named(plane: Plane, host: Host) -> Host:
+    """What claims call ``host``. Raises `UsageError` for what is no machine's name."""
+    try:
+        return await plane.ports.claimer.host(host)
+    except SettingsError as error:
+        raise UsageError(str(error)) from error
 
 
 def show_blocks(listing: PortListing) -> None:

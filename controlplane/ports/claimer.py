@@ -89,6 +89,7 @@ class Claimer:
         pid: int | None = None,
         metrics: PortMetrics | None = None,
         chance: Random | None = None,
+        machine: Machine | None = None,
     ) -> None:
         """Claim in ``log`` as ``by``; ``pid`` is told beside each claim."""
         self._log, self._broker, self._clock = log, broker, clock
@@ -99,7 +100,7 @@ class Claimer:
         self._keeper: Final = Keeper(
             log=log, watches=self._watches, drafts=self._drafts, settings=settings
         )
-        self._machine: Final = Machine()
+        self._machine: Final = machine or Machine()
         self._crowds: Final = Crowds(log, clock)
         self._noted: Final[dict[tuple[Host, int], None]] = {}
         self._together: Final = Together(self._sent)
@@ -117,9 +118,9 @@ class Claimer:
     ) -> Claimed:
         """Claim a block for each of ``wants`` on ``host``, all or none.
 
-        ``host`` None: this one; with ``bind_check`` it has to be this one, by whatever
-        name, and the blocks are of its own, as `Machine.here`. Races that are lost are
-        run again, however many. Raises `PortsExhaustedError` if there is no
+        ``host`` None: this one. Whatever means this machine is its own name, as
+        `Machine.host`; with ``bind_check`` it has to, as `Machine.here`. Races that are
+        lost are run again, however many. Raises `PortsExhaustedError` if there is no
         place by the log's leader, whatever becomes of this process's claims under way;
         `InvalidIdentityError`, `SettingsError` for what cannot be asked for;
         `LogUnavailableError`, `LogFullError` (nothing is held);
@@ -128,7 +129,8 @@ class Claimer:
         """
         check_owner(owner)
         check_lease_ttl_s(lease_ttl_s)
-        host = await self._machine.here(host) if bind_check else self.host(host)
+        machine = self._machine
+        host = await (machine.here(host) if bind_check else machine.host(host))
         if not wants:
             rule = "at least one block"
             raise SettingsError(field="wants", value=tuple(wants), rule=rule)
@@ -151,9 +153,9 @@ class Claimer:
             self._keeper.count(owner.incarnation, -count)
             raise
 
-    def host(self, name: Host | None) -> Host:
+    async def host(self, name: Host | None) -> Host:
         """As `Machine.host`."""
-        return self._machine.host(name)
+        return await self._machine.host(name)
 
     def watch(self, host: Host) -> HostWatch:
         """What is known of ``host``."""

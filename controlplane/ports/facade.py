@@ -228,8 +228,11 @@ class Ports:
                 self._release_later(block)
 
     async def table(self, host: Host | None = None) -> dict[int, PortHolding]:
-        """The ports of ``host`` (None: this one) that are not free, by the leader."""
-        watch = self.claimer.watch(self.claimer.host(host))
+        """The ports of ``host`` (None: this one) that are not free, by the leader.
+
+        Any name of this machine is this one; see `Machine.host`.
+        """
+        watch = self.claimer.watch(await self.claimer.host(host))
         await watch.look()
         holdings = (
             self._holding(port, state, watch.now)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from controlplane.logs import get_logger
 from events import Host, InvalidIdentityError, check_host
@@ -25,6 +25,8 @@ EVERYBODY: Final = frozenset({"255.255.255.255", "127.255.255.255"})
 ONE_MACHINE: Final = (
     "the name or address of one machine: no wildcard, multicast or broadcast address"
 )
+Resolved: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
+"""What a resolver says of a name, as ``socket.getaddrinfo`` does."""
 _FAR: Final = (
     (socket.AF_INET, "8.8.8.8"),
     (socket.AF_INET6, "2001:4860:4860::8888"),
@@ -77,7 +79,12 @@ def host_name(
     return LOOPBACK
 
 
-def is_this_host(host: Host, *, environ: Mapping[str, str] = os.environ) -> bool:
+def is_this_host(
+    host: Host,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    resolve: Callable[..., Sequence[Resolved]] = socket.getaddrinfo,
+) -> bool:
     """Whether ``host`` is this machine, so that its ports can be tried here.
 
     It is if it was told so (``CP_HOST``), or if one of its addresses is ours; the
@@ -87,7 +94,7 @@ def is_this_host(host: Host, *, environ: Mapping[str, str] = os.environ) -> bool
     if host in {environ.get("CP_HOST"), "localhost", socket.gethostname()}:
         return True
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        found = resolve(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return False
     return any(_is_ours(family, sockaddr) for family, _, _, _, sockaddr in found)

@@ -1,10 +1,21 @@
-"""The machine of a plane: its name is looked up once, its ranges are warned of once."""
+"""The machine of a plane: what means it is found out once, its ranges warned of once.
+
+One physical port has one holder only as far as everybody calls its host the same. So
+of every name and address that is asked for it is found out whether it means this
+machine: of an address by binding to it, of a name by what this machine's resolver says.
+A name that it takes for a loopback address, as Debian's line for 127.0.1.1 does, means
+this machine too: whoever connects to it from here arrives here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import Thread
 from typing import Final
+
+import msgspec
 
 from controlplane.errors import SettingsError
 from controlplane.logs import get_logger
@@ -21,68 +32,95 @@ from .host import (
 )
 from .sockets import warn_of_ephemeral_ports
 
+LOOKUP_S: Final = 1.0
+"""So long the resolver may take; then a name is another machine's until it answers."""
+
 _log = get_logger("ports")
+
+
+class _Lookup(msgspec.Struct, frozen=True):
+    """A question to the resolver, asked once for each name."""
+
+    answer: asyncio.Future[bool]
+    """Whether the name means this machine."""
+    until: float
+    """When those who do not need the answer stop to wait for it."""
 
 
 class Machine:
     """Remembers what it was asked before: neither names nor ranges change."""
 
-    def __init__(self, is_here: Callable[[Host], bool] = is_this_host) -> None:
+    def __init__(
+        self,
+        is_here: Callable[[Host], bool] = is_this_host,
+        *,
+        lookup_s: float = LOOKUP_S,
+    ) -> None:
         """Nothing was asked yet; ``is_here`` says so of a name, and may block."""
-        self._is_here = is_here
+        self._is_here, self._lookup_s = is_here, lookup_s
         self._name: Host | None = None
         self._names: Final[dict[Host, None]] = {}
         """What else means this machine, as far as found out."""
+        self._lookups: Final[dict[Host, _Lookup]] = {}
         self._warned: Final[dict[tuple[int, int], None]] = {}
 
-    def host(self, name: Host | None) -> Host:
+    async def host(self, name: Host | None) -> Host:
         """The host meant by ``name``; None: this one.
 
-        ``localhost``, loopback addresses and what `here` found to mean this machine
-        are its `host_name`: one machine has one table. Any other name stays as it is.
-        Raises `InvalidIdentityError` for what is no name, `SettingsError` for an
-        address that is no machine's.
+        Any name or address of this machine is its `host_name`: one machine has one
+        table. A name of which the resolver says nothing in time stays as it is until
+        it does. Raises `InvalidIdentityError` for what is no name, `SettingsError` for
+        an address that is no machine's.
         """
-        if name is None:
-            return self._own_name()
-        check_host(name)
-        if means_no_machine(name):
-            raise SettingsError(field="host", value=name, rule=ONE_MACHINE)
-        if name in self._names:
-            return self._own_name()
-        return self._learnt(name) if is_loopback(name) else name
+        if name is None or name in self._names:
+            return await self._own_name()
+        if is_address(_checked(name)) or is_loopback(name):
+            here = is_loopback(name) or self._is_here(name)
+        else:
+            lookup = self._looked_up(name)
+            left_s = lookup.until - asyncio.get_running_loop().time()
+            await asyncio.wait((lookup.answer,), timeout=max(0.0, left_s))
+            here = lookup.answer.done() and lookup.answer.result()
+        return await self._learnt(name) if here else name
 
     async def here(self, name: Host | None) -> Host:
-        """As `host`, for one whose ports are tried here; resolvers block nobody.
+        """As `host`, for one whose ports are tried here: waits for the resolver.
 
-        Any name or address of this machine is its `host_name`. Raises `SettingsError`
-        for another machine's.
+        Raises `SettingsError` for another machine's.
         """
+        own = await self._own_name()
+        if name is None or name in self._names or name == own:
+            return own
+        if is_address(_checked(name)) or is_loopback(name):
+            here = is_loopback(name) or self._is_here(name)
+        else:
+            here = await asyncio.shield(self._looked_up(name).answer)
+        if not here:
+            self._lookups.pop(name, None)  # whoever mends that is heard next time
+            rule = "this host, unless bind_check=False: its ports are tried here"
+            raise SettingsError(field="host", value=name, rule=rule)
+        return await self._learnt(name)
+
+    async def _own_name(self) -> Host:
         if self._name is None:
             self._name = await asyncio.to_thread(host_name)
-        host = self.host(name)
-        if host == self._name:
-            return host
-        if is_address(host):
-            here = self._is_here(host)
-        else:
-            here = await asyncio.to_thread(self._is_here, host)
-        if not here:
-            rule = "this host, unless bind_check=False: its ports are tried here"
-            raise SettingsError(field="host", value=host, rule=rule)
-        return self._own_name() if host in self._names else self._learnt(host)
-
-    def _own_name(self) -> Host:
-        if self._name is None:
-            self._name = host_name()
         return self._name
 
-    def _learnt(self, name: Host) -> Host:
+    def _looked_up(self, name: Host) -> _Lookup:
+        lookup = self._lookups.get(name)
+        if lookup is None:
+            until = asyncio.get_running_loop().time() + self._lookup_s
+            lookup = _Lookup(_answered(self._is_here, name), until)
+            self._lookups[name] = lookup
+        return lookup
+
+    async def _learnt(self, name: Host) -> Host:
         """``name`` means this machine; say it once."""
-        own = self._own_name()
-        self._names[name] = None
-        if name != own:
-            _log.info("this machine goes by its own name", asked=name, host=own)
+        own = await self._own_name()
+        if name not in self._names:
+            self._names[name] = None
+            if name != own:
+                _log.info("this machine goes by its own name", asked=name, host=own)
         return own
 
     def warn(self, wants: Sequence[Want]) -> None:
@@ -92,3 +130,32 @@ class Machine:
             if ends not in self._warned:
                 self._warned[ends] = None
                 warn_of_ephemeral_ports(want.within)
+
+
+def _checked(name: Host) -> Host:
+    """Return ``name`` if a machine could have it, else raise as `Machine.host`."""
+    check_host(name)
+    if means_no_machine(name):
+        raise SettingsError(field="host", value=name, rule=ONE_MACHINE)
+    return name
+
+
+def _answered(ask: Callable[[Host], bool], name: Host) -> asyncio.Future[bool]:
+    """What ``ask`` says, from a thread that nobody waits for when the process ends."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[bool] = loop.create_future()
+
+    def work() -> None:
+        here = False
+        try:
+            here = ask(name)
+        finally:
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(tell, here)
+
+    def tell(here: bool) -> None:  # noqa: FBT001 - what a callback gets
+        if not answer.done():
+            answer.set_result(here)
+
+    Thread(target=work, name="resolver", daemon=True).start()
+    return answer

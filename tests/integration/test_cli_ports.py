@@ -1,6 +1,7 @@
 """``controlplane ports`` and ``replay --ports`` as processes, over a real log."""
 
 import json
+import socket
 from datetime import datetime
 
 import pytest
@@ -141,3 +142,14 @@ async def test_a_log_without_its_beginning_is_refused(ported):
     ended = await command("ports", **where)
     assert ended.code == 65, ended
     assert ended.out == ""
+
+
+async def test_a_host_is_named_as_one_likes_where_it_is_this_machine(ported):
+    plane, where = ported
+    block = await plane.ports.claim(2, host=socket.gethostname(), bind_check=False)
+    listed = await command("ports", "--host", "localhost", "-o", "ndjson", **where)
+    (line,) = [json.loads(line) for line in listed.lines]
+    assert (line["host"], line["start"], line["size"]) == (block.host, block.start, 2)
+    refused = await command("ports", "--host", "255.255.255.255", **where)
+    assert refused.code == 64
+    assert "wildcard" in refused.err

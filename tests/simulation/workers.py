@@ -11,6 +11,7 @@ from controlplane.beats import Beat
 from controlplane.broker import Broker
 from controlplane.identifiers import new_uuid7
 from controlplane.ports.claimer import Claimer
+from controlplane.ports.machine import Machine
 from controlplane.worker import WorkerHandle, WorkerSpec
 from controlplane.worker.beat import Beater, BeatSchedule, Kept
 from events import (
@@ -77,6 +78,7 @@ def claimer_of(host: Host, broker: Broker) -> Claimer:
         settings=host.world.settings,
         by=host.name,
         chance=Random(f"{host.world.plan.seed}/{host.name}/{host.starts}/ports"),
+        machine=Machine(is_here=lambda _: False),
     )
 
 

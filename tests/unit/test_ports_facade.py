@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -18,6 +19,7 @@ from controlplane.eventlog import EventLog
 from controlplane.identifiers import new_uuid7
 from controlplane.ports.claimer import Claimer
 from controlplane.ports.facade import Ports
+from controlplane.ports.host import host_name, own_addresses
 from events import PortOwner
 from projections import PORTS_MAX, Resting
 from tests.support.lossy import LossyBroker
@@ -367,6 +369,21 @@ async def test_the_table_shows_what_is_not_free(facade):
     assert row.state == "held"
     await facade.ports.release(block)
     assert await facade.ports.table(HOST) == {}
+
+
+async def test_a_port_of_this_machine_has_one_holder_by_whatever_name(facade):
+    """Also where the log alone is asked, and the name was never met before."""
+    small = cp.PortRange(21000, 21007)
+    names = (socket.gethostname(), "127.0.0.2", *own_addresses(), None)
+    blocks = [
+        await facade.ports.claim(1, small, host=name, bind_check=False)
+        for name in names
+    ]
+    assert {block.host for block in blocks} == {host_name()}
+    held = {port for block in blocks for port in block}
+    assert len(held) == len(blocks)
+    for name in names:
+        assert set(await facade.ports.table(name)) == held
 
 
 async def test_what_is_no_block_is_refused(facade):

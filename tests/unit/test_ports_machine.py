@@ -8,27 +8,92 @@ import threading
 import pytest
 
 from controlplane.errors import SettingsError
-from controlplane.ports.host import host_name, own_addresses
+from controlplane.ports.host import host_name, is_this_host, own_addresses
 from controlplane.ports.machine import Machine
 from tests.support.odd_addresses import NOBODY
 
+OWN = [
+    "localhost",
+    "LocalHost",
+    "127.0.0.1",
+    "127.0.0.2",
+    "::1",
+    socket.gethostname(),
+    *own_addresses(),
+]
 
-@pytest.mark.parametrize("name", ["localhost", "LocalHost", "127.0.0.1", "::1"])
-def test_what_everybody_calls_his_own_machine_is_its_name(name):
-    assert Machine().host(name) == host_name()
+
+@pytest.mark.parametrize("name", OWN)
+async def test_every_name_of_this_machine_is_its_own_whoever_asks(name):
+    assert await Machine().host(name) == host_name()
+    assert await Machine().here(name) == host_name()
 
 
-def test_other_names_stay_as_they_are_where_nothing_is_tried():
-    assert Machine().host("10.0.0.9") == "10.0.0.9"
-    assert Machine().host(None) == host_name()
+@pytest.mark.parametrize("name", ["203.0.113.7", "2001:db8::7", "nonesuch.invalid"])
+async def test_another_machine_s_name_stays_as_it_is_where_nothing_is_tried(name):
+    assert await Machine().host(name) == name
+    assert await Machine().host(None) == host_name()
 
 
-async def test_every_name_of_this_machine_is_its_own_where_ports_are_tried():
-    names = ["localhost", "127.0.0.2", "::1", socket.gethostname(), *own_addresses()]
+async def test_what_was_found_out_once_is_known_to_all():
     machine = Machine()
-    for name in (None, *names):
+    for name in (None, *OWN):
         assert await machine.here(name) == host_name()
-        assert machine.host(name) == host_name(), "and so in a table asked for later"
+        assert await machine.host(name) == host_name()
+
+
+async def test_a_name_is_looked_up_once():
+    asked = []
+
+    def is_here(name: str) -> bool:
+        asked.append(name)
+        return name == "mine.invalid"
+
+    machine = Machine(is_here)
+    for _ in range(3):
+        looking = (machine.host(f"{n}.invalid") for n in ("mine", "yours", "mine"))
+        assert await asyncio.gather(*looking) == [
+            host_name(),
+            "yours.invalid",
+            host_name(),
+        ]
+    assert sorted(asked) == ["mine.invalid", "yours.invalid"]
+    with pytest.raises(SettingsError):
+        await machine.here("yours.invalid")
+    with pytest.raises(SettingsError):
+        await machine.here("yours.invalid")
+    assert asked.count("yours.invalid") == 2, "a refusal is not for ever"
+
+
+async def test_a_resolver_that_hangs_is_waited_for_once_and_believed_later():
+    answering = threading.Event()
+    machine = Machine(lambda _: answering.wait(5), lookup_s=0.05)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    assert await machine.host("slow.invalid") == "slow.invalid"
+    waited = loop.time() - began
+    assert 0.04 < waited < 2
+    began = loop.time()
+    for _ in range(20):
+        assert await machine.host("slow.invalid") == "slow.invalid"
+    assert loop.time() - began < 0.5, "nobody waits again"
+    answering.set()
+    assert await machine.here("slow.invalid") == host_name()
+    assert await machine.host("slow.invalid") == host_name()
+
+
+async def test_a_name_that_the_resolver_takes_for_a_loopback_address_is_this_machine():
+    """As Debian's line for 127.0.1.1 does with the machine's own name."""
+
+    def hosts_file(name, *_, **__):
+        address = {"debian.invalid": "127.0.1.1", "far.invalid": "203.0.113.7"}[name]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0))]
+
+    machine = Machine(lambda name: is_this_host(name, resolve=hosts_file))
+    own = host_name()
+    assert await machine.host("debian.invalid") == own
+    assert await machine.here("debian.invalid") == own
+    assert await machine.host("far.invalid") == "far.invalid"
 
 
 async def test_what_one_is_told_is_the_name_for_all_others(monkeypatch, caplog):
@@ -45,7 +110,7 @@ async def test_what_one_is_told_is_the_name_for_all_others(monkeypatch, caplog):
 @pytest.mark.parametrize("name", NOBODY)
 async def test_an_address_of_no_machine_is_refused_with_the_rule(name):
     with pytest.raises(SettingsError, match="wildcard, multicast or broadcast"):
-        Machine().host(name)
+        await Machine().host(name)
     with pytest.raises(SettingsError, match="wildcard, multicast or broadcast"):
         await Machine().here(name)
 
