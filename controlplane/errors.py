@@ -61,20 +61,39 @@ class AppendConflictError(ControlPlaneError):
     """Another append came first. Read the subject again and decide anew."""
 
     def __init__(
-        self, *, subject: str, expected: int | None, last: int | None, code: int
+        self,
+        *,
+        subject: str,
+        expected: int | None,
+        last: int | None,
+        code: int,
+        reason: str = "",
     ) -> None:
-        """Give the ``subject``, the ``expected`` and (if told) ``last`` sequence."""
+        """Give the ``subject``, the ``expected`` and (if told) ``last`` sequence.
+
+        ``code`` is the broker's; 0: it did not refuse, and ``reason`` says who did.
+        """
         self.subject, self.expected, self.last, self.code = (
             subject,
             expected,
             last,
             code,
         )
+        self.reason = reason or self._refusal()
         super().__init__(
-            f"append to {subject} expected sequence {expected} but the last is "
-            f"{last if last is not None else 'another'} (err_code {code}); "
-            "read the subject again and decide anew"
+            f"append to {subject} {self.reason}"
+            + (f" (err_code {code})" if code else "")
+            + "; read the subject again and decide anew"
         )
+
+    def _refusal(self) -> str:
+        """What the broker's code says, with the values that are known."""
+        there = "another" if self.last is None else str(self.last)
+        if self.expected is not None:
+            return f"expected sequence {self.expected} but the last is {there}"
+        if self.last is not None:
+            return f"was refused: one of its subjects has another last, {there}"
+        return "was refused: one of its subjects has another last, or knew it already"
 
 
 class AppendOutcomeUnknownError(ControlPlaneError):

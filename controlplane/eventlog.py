@@ -166,6 +166,8 @@ class EventLog:
                 expected=pending[-1].expected,
                 last=stored.sequence,
                 code=0,
+                reason="was sent before and stored at sequence "
+                f"{stored.sequence}, but it does not stand there any more",
             )
         return Appended(stored.sequence)
 
@@ -206,6 +208,7 @@ class EventLog:
             expected=conflict.expected,
             last=conflict.last,
             code=conflict.code,
+            reason=conflict.reason,
         )
 
     async def at(self, revision: Revision) -> Record | None:

@@ -180,6 +180,8 @@ class Keeper:
             expected=None,
             last=known.expected(block.start),
             code=0,
+            reason=f"is not made: claim {block.claim_id} does not hold {_span(block)} "
+            "any more, somebody else ended it",
         )
 
     # ---- claiming again --------------------------------------------------------
@@ -254,6 +256,11 @@ def check_block(block: PortBlock) -> PortBlock:
         rule = "the claim's id, as in the block that was granted"
         raise InvalidIdentityError(field="claim_id", value=block.claim_id, rule=rule)
     return block
+
+
+def _span(block: PortBlock) -> str:
+    last = block.start + block.size - 1
+    return f"port {block.start}" if block.size == 1 else f"ports {block.start}-{last}"
 
 
 def _check_whole(block: PortBlock, granted: PortBlock) -> None:

@@ -268,7 +268,7 @@ async def test_a_duplicate_is_believed_only_if_it_is_one_s_own(log, lossy):
         message_id=mine.event_id,
     )
     await lossy.store(log.names.log_stream, foreign)
-    with pytest.raises(AppendConflictError):
+    with pytest.raises(AppendConflictError, match="stored at sequence 1, but it does"):
         await log.append(mine)
 
 
