@@ -63,7 +63,7 @@ class Say(_Step, frozen=True, kw_only=True, tag="say"):
 class Operate(_Step, frozen=True, kw_only=True, tag="operate"):
     """An operator appends a decision."""
 
-    verb: Literal["hold", "resume", "weight", "thresholds", "forget"]
+    verb: Literal["hold", "drain", "resume", "weight", "thresholds", "forget"]
     namespace: str = ""
     worker_id: str = ""
     model: str = ""

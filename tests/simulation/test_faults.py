@@ -66,6 +66,7 @@ def test_a_worker_enters_says_things_and_leaves():
 def test_an_operator_decides():
     verbs = {
         "hold": "WorkerHeld",
+        "drain": "WorkerHeld",
         "resume": "WorkerResumed",
         "weight": "TrafficWeightSet",
         "thresholds": "LoadThresholdsSet",

@@ -251,8 +251,8 @@ class OperatorHost(Host):
         seal = {"event_id": new_uuid7(), "at": self.clock.now(), "by": "operator"}
         worker = {"namespace": step.namespace, "worker_id": step.worker_id}
         match step.verb:
-            case "hold":
-                return WorkerHeld(**seal, **worker)
+            case "hold" | "drain":
+                return WorkerHeld(**seal, **worker, drain=step.verb == "drain")
             case "resume":
                 return WorkerResumed(**seal, **worker)
             case "weight":
