@@ -42,6 +42,7 @@ COMMANDS = {
     "doctor",
     "schema",
 }
+PROGRAM = "examples/openai_router.py"
 MODULES = {"controlplane.demo.worker", "controlplane.demo.router"}
 METRIC = re.compile(r"controlplane_\w+")
 
@@ -129,6 +130,9 @@ def test_every_command_is_one_that_the_project_has(services):
                 assert module in MODULES, name
                 path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
                 assert path.is_file(), f"{name} runs {module}"
+            case ["python", "openai_router.py", *_]:
+                image = (HERE / "Dockerfile").read_text(encoding="utf-8")
+                assert f"COPY {PROGRAM} ." in image, f"{name} runs {PROGRAM}"
             case _:
                 pytest.fail(f"{name} runs something else: {command}")
 
