@@ -25,7 +25,6 @@ Many = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]
 Seconds = Annotated[float, Parameter(validator=validators.Number(gte=0, lte=1e9))]
 Positive = Annotated[float, Parameter(validator=validators.Number(gt=0, lte=1e9))]
 Times = Annotated[int, Parameter(validator=validators.Number(gte=1))]
-METRICS: Final = "http://127.0.0.1:{http}/metrics"
 EXTRA: Final = "extra."
 _T = TypeVar("_T", ModelCard, Capacity)
 _ENGINE: Final = Parameter(name="*", group="Worker")
@@ -85,7 +84,7 @@ class Patience:
     unhealthy_after: Times = Limits().unhealthy_after
     """Failed probes in a row after which it is "starting" again."""
     metrics: str | None = None
-    """URL of its metrics, or "none"; else /metrics of port http with a health URL."""
+    """URL of its metrics, or "none"; else /metrics beside the health URL."""
     metrics_interval: Positive = 1.0
     """Seconds between two looks at its metrics."""
     drain_timeout: Seconds = Limits().drain_timeout_s
@@ -171,7 +170,7 @@ def made_plan(command: Sequence[str], worker: AsWorker, patience: Patience) -> P
     )
     url = patience.health not in (TCP, NONE)
     guessed = patience.metrics is None and url
-    metrics = METRICS if guessed else patience.metrics
+    metrics = _beside(patience.health) if guessed else patience.metrics
     return Plan(
         command=tuple(command),
         spec=spec,
@@ -190,6 +189,12 @@ def made_plan(command: Sequence[str], worker: AsWorker, patience: Patience) -> P
             stop_timeout_s=patience.stop_timeout,
         ),
     )
+
+
+def _beside(health: str) -> str:
+    """Where a server that answers ``health`` is likely to have its metrics."""
+    scheme, separator, rest = health.partition("://")
+    return f"{scheme}{separator}{rest.partition('/')[0]}/metrics"
 
 
 # ---- ports -------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 It begins a session of its own, so a terminal's Ctrl-C reaches the sidecar only, which
 passes it on. On Linux the kernel kills it when the sidecar dies, however that happens:
-without beats its worker expires, and its ports go to others. What the child started is
-spared by that; an engine's own processes watch their parent.
+without beats its worker expires, and its ports go to others. What the child itself
+started is spared by that, and has to watch its own parent, as vLLM's and SGLang's
+workers do.
 
 Processes whose parents died before them are the sidecar's on Linux (it is their
 *subreaper*, and in a container often process 1): it waits for them, so none stays a

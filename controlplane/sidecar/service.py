@@ -16,6 +16,7 @@ from controlplane.errors import (
 from controlplane.logs import get_logger
 from controlplane.plane import Plane
 from events import ControlPlaneError, Status
+from projections import PortBlock
 
 from . import engine_metrics
 from .asking import Answer, get, knock
@@ -56,6 +57,7 @@ PASSED_ON: Final = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
+LOOPBACK: Final = "127.0.0.1"
 CONNECT_S: Final = 2.0
 """A broker that does not answer for so long is away."""
 WAITING_SAID_EVERY_S: Final = 10.0
@@ -63,6 +65,8 @@ REASON_MAX: Final = 250
 """Characters of a reason that the log keeps."""
 FIRST_PROBES_S: Final = 0.5
 """A child that was not healthy yet is asked at least so often."""
+ANSWER_S: Final = 0.5
+"""Left for the answer of who waits for the routers."""
 SAY_S_MAX: Final = 2.0
 """So long the last status may take before the farewell; else it goes unsaid."""
 
@@ -241,13 +245,18 @@ class Sidecar:
     async def _drain(self, reason: str, within_s: float) -> None:
         """Have every router know, as far as they can be told in time."""
         _log.info("worker status", status=Status.DRAINING.value, reason=reason)
+        until = _now() + within_s
         try:
             async with asyncio.timeout(within_s):
                 revision = await self._worker.drain(reason[:REASON_MAX])
                 if await self._plane.routers():
-                    await self._plane.wait(revision, timeout_s=within_s)
+                    left_s = max(0.0, until - _now() - ANSWER_S)
+                    told = await self._plane.wait(revision, timeout_s=left_s)
+                    if not told.reached:
+                        _log.warning("routers do not know", missing=told.missing)
         except (ControlPlaneError, TimeoutError) as error:
-            _log.warning("not every router is known to know", reason=str(error))
+            said = str(error) or "no answer in time"
+            _log.warning("routers may not know", reason=said)
         self._feed(RoutersTold())
 
     # ---- the child -------------------------------------------------------------
@@ -268,12 +277,13 @@ class Sidecar:
             self._feed(ChildNotStarted(reason))
             return
         starts = {name: block.start for name, block in worker.ports.items()}
-        _log.info(
-            "child started", pid=self._child.pid, command=plan.command, ports=starts
-        )
+        name = plan.command[0]
+        _log.info("child started", pid=self._child.pid, command=name, ports=starts)
+        # Arguments may hold what is no matter of a log.
+        _log.debug("child's arguments", arguments=plan.command[1:])
         self._feed(ChildStarted())
         self._spawn(self._await_end())
-        self._spawn(self._probe(plan, worker.ports[HTTP].start))
+        self._spawn(self._probe(plan, worker.ports[HTTP]))
         if plan.metrics is not None:
             self._spawn(self._scrape(plan, plan.metrics))
 
@@ -290,9 +300,9 @@ class Sidecar:
         await self._child.end_kin(within_s)
         self._feed(KinGone())
 
-    async def _probe(self, plan: Plan, port: int) -> None:
+    async def _probe(self, plan: Plan, http: PortBlock) -> None:
         """Ask for the child's health for as long as it runs."""
-        ask = _asker(plan, port)
+        ask = _asker(plan, http)
         while self._child.running:
             try:
                 answered = await ask()
@@ -330,11 +340,15 @@ class Sidecar:
             await asyncio.sleep(plan.metrics_interval_s)
 
 
-def _asker(plan: Plan, port: int) -> Callable[[], Coroutine[Any, Any, Answered]]:
+def _asker(plan: Plan, http: PortBlock) -> Callable[[], Coroutine[Any, Any, Answered]]:
     """What asks for the health that ``plan`` means."""
+    port = http.start
 
     async def accepts() -> Answered:
-        await knock("127.0.0.1", port, plan.probe_timeout_s)
+        try:
+            await knock(LOOPBACK, port, plan.probe_timeout_s)
+        except OSError:  # it may listen where others reach it, and only there
+            await knock(http.host, port, plan.probe_timeout_s)
         return Answered(healthy=True, said=f"port {port} accepts connections")
 
     async def runs() -> Answered:

@@ -121,8 +121,8 @@ def test_a_worker_is_said_whole():
 
 
 def test_metrics_are_guessed_for_an_engine_that_speaks_http():
-    url = Patience(health="http://127.0.0.1:{http}/health")
-    assert plan(patience=url).metrics == "http://127.0.0.1:{http}/metrics"
+    url = Patience(health="http://{host}:{http}/health")
+    assert plan(patience=url).metrics == "http://{host}:{http}/metrics"
     assert plan(patience=url).metrics_guessed
     assert plan().metrics is None
     none = Patience(health=url.health, metrics="none")
@@ -130,14 +130,12 @@ def test_metrics_are_guessed_for_an_engine_that_speaks_http():
 
 
 def test_a_plan_is_filled_in_with_what_was_claimed():
-    made = plan(*COMMAND, "{worker_id}", patience=Patience(health="http://h:{http}/h"))
+    patience = Patience(health="http://h:{http}/h", metrics="http://{host}:{http}/m")
+    made = plan(*COMMAND, "{worker_id}", patience=patience)
     blocks = {"http": PortBlock("10.0.0.7", 20005, 1, "a")}
-    at = made.at(blocks, {"model": "m", "worker_id": "w1"})
+    at = made.at(blocks, {"model": "m", "worker_id": "w1", "host": "n"})
     assert at.command == ("vllm", "serve", "m", "--port", "20005", "w1")
-    assert (at.health, at.metrics) == (
-        "http://h:20005/h",
-        "http://127.0.0.1:20005/metrics",
-    )
+    assert (at.health, at.metrics) == ("http://h:20005/h", "http://n:20005/m")
 
 
 REFUSED = {
