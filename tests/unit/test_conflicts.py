@@ -24,8 +24,10 @@ NEXT = "; read the subject again and decide anew"
         ),
         (
             {"expected": None, "last": None, "code": 10201},
-            "was refused: one of its subjects has another last, or knew it already "
-            "(err_code 10201)",
+            (
+                "was refused: one of its subjects has another last, or knew it already "
+                "(err_code 10201)"
+            ),
         ),
         (
             {"expected": None, "last": 5, "code": 0, "reason": "is not there any more"},
