@@ -105,8 +105,12 @@ def hold(worker: str, /, *, options: Deciding = DECIDING) -> int:
 
 async def _hold(where: tuple[Namespace, WorkerId], by: str, options: Deciding) -> int:
     async with opened(options) as plane:
+        standing = await _standing_hold(plane, *where)
         done = await plane.hold(*where, options.reason, by=by)
-        notes = worker_notes(await fleet_after(plane), *where, "the hold waits for it")
+        fleet = await fleet_after(plane)
+    notes = list(worker_notes(fleet, *where, "the hold waits for it"))
+    if standing is not None and standing.drain:
+        notes.append("it was asked to drain, and is no longer: it is held only")
     name = "/".join(where)
     decided = Decided(
         kind="hold",
@@ -118,6 +122,15 @@ async def _hold(where: tuple[Namespace, WorkerId], by: str, options: Deciding) -
         notes=tuple(notes),
     )
     return show_decided(decided, options)
+
+
+async def _standing_hold(
+    plane: Plane, namespace: Namespace, worker_id: WorkerId
+) -> WorkerHeld | None:
+    """The hold on the worker, by the log's leader; None: there is none."""
+    last = await plane.log.last(setting_subject("hold", namespace, worker_id))
+    event = None if last is None else last.event
+    return event if isinstance(event, WorkerHeld) else None
 
 
 def resume(worker: str, /, *, options: Deciding = DECIDING) -> int:
@@ -138,8 +151,7 @@ def resume(worker: str, /, *, options: Deciding = DECIDING) -> int:
 
 async def _resume(where: tuple[Namespace, WorkerId], by: str, options: Deciding) -> int:
     async with opened(options) as plane:
-        last = await plane.log.last(setting_subject("hold", *where))
-        was_held = last is not None and isinstance(last.event, WorkerHeld)
+        was_held = await _standing_hold(plane, *where) is not None
         done = await plane.resume(*where, options.reason, by=by)
         fleet = await fleet_after(plane)
     name = "/".join(where)
