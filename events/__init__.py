@@ -29,6 +29,7 @@ from .identity import (
     check_status,
     check_worker_id,
 )
+from .line import StoredRecord, encode_line, records_of, stored_of
 from .port import PortClaimed, PortEvent, PortOwner, PortReleased
 from .reading import UNREADABLE, read_or_none
 from .record import AnyEvent, Record, Undecodable, UnknownEvent
@@ -101,6 +102,7 @@ __all__ = [
     "SettingEvent",
     "SettingSubject",
     "Status",
+    "StoredRecord",
     "Subject",
     "TrafficWeightSet",
     "Undecodable",
@@ -135,13 +137,16 @@ __all__ = [
     "decode_record",
     "decode_token",
     "encode",
+    "encode_line",
     "encode_token",
     "json_schema",
     "parse_subject",
     "port_subject",
     "read_or_none",
+    "records_of",
     "serving_checksum",
     "setting_subject",
+    "stored_of",
     "subject_of",
     "worker_subject",
 ]
