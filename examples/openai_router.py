@@ -5,8 +5,7 @@
 
 It picks a worker for each request and passes bytes and headers on, there and back. A
 worker that fails before the first byte of its answer is ejected, and another is asked;
-after that never: no model says the same thing twice. A client that goes away ends its
-request to the worker, which stops generating.
+from then on, none is. When a client goes away, so does its request to the worker.
 """
 
 import argparse
@@ -173,7 +172,8 @@ def create_client() -> AsyncClient:
     # Engines close what is idle for 5 s: use no connection that is about to end.
     limits = Limits(max_connections=None, keepalive_expiry=2.0)
     timeout = Timeout(600.0, connect=2.0)  # a long answer is no failure
-    return AsyncClient(limits=limits, timeout=timeout, trust_env=False)
+    plain = {"accept-encoding": "identity"}  # unless the client says otherwise
+    return AsyncClient(headers=plain, limits=limits, timeout=timeout, trust_env=False)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import asyncio
 import importlib.util
 import socket
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -106,10 +106,10 @@ class NotedView:
         """As of the view."""
         return getattr(self._view, name)
 
-    def pick(self, model: ModelName, *, exclude: Collection[Worker] = ()) -> Worker:
+    def pick(self, model: ModelName, **wishes: Any) -> Worker:  # noqa: ANN401 - as there
         """As `RouterView.pick`."""
         try:
-            worker = self._view.pick(model, exclude=exclude)
+            worker = self._view.pick(model, **wishes)
         except ControlPlaneError as error:
             now = time.monotonic()
             self._notes.write(PickFailed(at_s=now, model=model, reason=str(error)))

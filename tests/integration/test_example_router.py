@@ -79,6 +79,8 @@ async def test_body_and_headers_reach_the_engine_as_the_client_sent_them(stage):
         "connection": "keep-alive, x-hop",
         "x-hop": "for one connection only",
         "te": "trailers",
+        "accept": "text/event-stream",
+        "user-agent": "curl/8",
         "accept-encoding": "identity",
     }
     url = f"{CHAT}?trace=1&x=a%20b"
@@ -91,9 +93,18 @@ async def test_body_and_headers_reach_the_engine_as_the_client_sent_them(stage):
     got = request.headers
     kept = ("authorization", "content-type", "x-request-id", "accept-encoding")
     assert {name: got[name] for name in kept} == {name: headers[name] for name in kept}
+    assert (got["accept"], got["user-agent"]) == ("text/event-stream", "curl/8")
     assert "x-hop" not in got
     assert "te" not in got
     assert got["host"] == engine.url.removeprefix("http://")
+
+
+async def test_an_engine_compresses_nothing_for_a_client_that_did_not_ask(stage):
+    engine = await stage.engine("w1")
+    del stage.client.headers["accept-encoding"]
+    assert (await stage.ask()).status_code == 200
+    ((request, _),) = engine.asked
+    assert request.headers["accept-encoding"] == "identity"
 
 
 async def test_a_refusal_of_the_engine_is_its_answer(stage):
@@ -213,6 +224,7 @@ async def test_a_body_that_names_no_model_is_refused(stage):
         (b'{"model": 7}', "str"),
         (b'{"model": null}', "str"),
         (b'{"model": "\xff"}', "utf-8"),
+        (b'{"model": "\\ud800"}', "truncated"),
         (b'{"model": "llama", "x": ' + b"[" * 100_000, "recursion"),
     ):
         answer = await stage.client.post(CHAT, content=body)
