@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,7 +20,10 @@ from .identity import (
     WorkerId,
 )
 
-_CANONICAL = msgspec.json.Encoder(order="deterministic")
+_CANONICAL: Final = msgspec.json.Encoder(order="deterministic")
+KNOWN_MAX: Final = 1024
+_KNOWN: Final[dict[bytes, Checksum]] = {}
+"""Checksums worked out already: nothing but time depends on it."""
 
 
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +146,18 @@ def serving_checksum(card: ModelCard, needs: Needs) -> Checksum:
     """The checksum of a registration: its card's answering fields and its needs.
 
     The order in which alternatives and their roles are written does not matter.
+    Whole fleets share a few, so the latest are remembered by what they are made of.
     """
+    written = _CANONICAL.encode((card, needs))
+    known = _KNOWN.get(written)
+    if known is None:
+        if len(_KNOWN) >= KNOWN_MAX:
+            _KNOWN.clear()
+        known = _KNOWN[written] = _serving_checksum(card, needs)
+    return known
+
+
+def _serving_checksum(card: ModelCard, needs: Needs) -> Checksum:
     alternatives = sorted({tuple(sorted({r.value for r in roles})) for roles in needs})
     return _digest({"card": card._answering(), "needs": alternatives})  # noqa: SLF001 - same room, one canonical form
 

@@ -1,6 +1,7 @@
 """WHAT IT MEANS: pure folds and decisions over events. No IO, no clock."""
 
 from .anomaly import Anomalies, Anomaly, AnomalyCounts
+from .applying import apply
 from .block import (
     DEFAULT_RANGE,
     PORTS_MAX,
@@ -53,8 +54,9 @@ from .errors import (
     SequenceGapError,
     SnapshotUnusableError,
 )
-from .fleet import EMPTY, FleetState, Members, apply, build
-from .fold import FOLD_VERSION, FoldState, Step, evolve, fold_all, step
+from .fleet import EMPTY, FleetState, Members, build
+from .fold import FOLD_VERSION, FoldState, Step, evolve, step
+from .folding import fold_all
 from .host_ports import HostPorts, host_ports
 from .lease import Guard, LeaseBook, Overdue, Verdict
 from .life import Life, LifeKey, Lives

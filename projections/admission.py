@@ -5,11 +5,11 @@ from __future__ import annotations
 from events import Checksum
 
 from .entities import FleetChange, Registration, SetGone, SetPut, WorkerGone, WorkerPut
-from .fleet import FleetState
+from .fleet import FleetSoFar
 
 
 def decide_arrival(
-    state: FleetState, worker: Registration, old: Registration | None
+    state: FleetSoFar, worker: Registration, old: Registration | None
 ) -> tuple[FleetChange, ...]:
     """The changes when ``worker`` comes, in place of its life ``old`` if there is one.
 
@@ -28,7 +28,7 @@ def decide_arrival(
     return (WorkerPut(worker), *others, SetPut(key, (*cohorts, worker.checksum)))
 
 
-def decide_leaving(state: FleetState, old: Registration) -> tuple[FleetChange, ...]:
+def decide_leaving(state: FleetSoFar, old: Registration) -> tuple[FleetChange, ...]:
     """The changes when the worker ``old`` goes.
 
     An emptied cohort is forgotten, so the oldest of the others is in force from then
@@ -37,7 +37,7 @@ def decide_leaving(state: FleetState, old: Registration) -> tuple[FleetChange, .
     return (WorkerGone(old.namespace, old.worker_id), *_after_leaving(state, old))
 
 
-def _after_leaving(state: FleetState, old: Registration) -> tuple[FleetChange, ...]:
+def _after_leaving(state: FleetSoFar, old: Registration) -> tuple[FleetChange, ...]:
     members = state.members(old.set_key)
     if members is None or members.counts.get(old.checksum, 0) > 1:
         return ()
@@ -48,7 +48,7 @@ def _after_leaving(state: FleetState, old: Registration) -> tuple[FleetChange, .
 
 
 def _cohorts_then(
-    state: FleetState, leaving: tuple[FleetChange, ...], worker: Registration
+    state: FleetSoFar, leaving: tuple[FleetChange, ...], worker: Registration
 ) -> tuple[Checksum, ...]:
     for change in leaving:
         if isinstance(change, SetPut) and change.key == worker.set_key:

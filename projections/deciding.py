@@ -38,7 +38,7 @@ from .entities import (
     Weight,
     WorkerPut,
 )
-from .fleet import FleetState
+from .fleet import FleetSoFar, FleetState
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ Outcome: TypeAlias = tuple[FleetChange, ...] | Refusal
 
 
 def decide_worker(
-    state: FleetState,
+    state: FleetSoFar,
     event: AnyWorkerEvent,
     current: Registration | None,
     recorded_at: datetime,
@@ -87,7 +87,7 @@ def decide_worker(
     return _amended(state, event, current)
 
 
-def _amended(state: FleetState, event: AnyAmendment, current: Registration) -> Outcome:
+def _amended(state: FleetSoFar, event: AnyAmendment, current: Registration) -> Outcome:
     match event:
         case WorkerStatusChanged():
             return _changed(current, status=event.status)
@@ -156,7 +156,7 @@ def decide_setting(state: FleetState, event: AnySettingEvent) -> Outcome:
 
 
 def _registered(
-    state: FleetState,
+    state: FleetSoFar,
     event: WorkerRegistered,
     current: Registration | None,
     recorded_at: datetime,
@@ -227,6 +227,6 @@ def _forgotten(state: FleetState, model: ModelName) -> Outcome:
     return (KnownGone(model),)
 
 
-def _learn(state: FleetState, names: tuple[ModelName, ...]) -> tuple[KnownPut, ...]:
+def _learn(state: FleetSoFar, names: tuple[ModelName, ...]) -> tuple[KnownPut, ...]:
     new = [name for name in names if name not in state.known]
     return tuple(map(KnownPut, dict.fromkeys(new))) if new else ()

@@ -15,6 +15,7 @@ import msgspec
 from events import Revision, read_or_none
 
 from .anomaly import AnomalyCounts
+from .applying import apply
 from .entities import (
     FleetChange,
     Gone,
@@ -29,7 +30,7 @@ from .entities import (
     WorkerPut,
 )
 from .errors import DivergenceError
-from .fleet import FleetState, apply
+from .fleet import FleetState
 
 
 class Epoch(msgspec.Struct, frozen=True, order=True):

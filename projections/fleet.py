@@ -1,7 +1,4 @@
-"""The fleet as the log says it is: entities, their changes, and the one way to apply.
-
-The leader's fold and a router's apply are the same function over the same changes, so
-a router's state is the fold of a prefix of the log by construction.
+"""The fleet as the log says it is, and as it is built from its entities.
 
 Invariants of `FleetState`:
 - ``seats`` holds each worker with the hash of its `WorkerPut`;
@@ -16,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, Protocol, TypeAlias, assert_never
 
 import msgspec
 from immutables import Map
@@ -25,18 +22,13 @@ from events import Checksum, ModelName, Needs, Status, WorkerId
 
 from . import digest
 from .entities import (
-    FleetChange,
-    KnownGone,
     KnownPut,
     Put,
     Registration,
-    SetGone,
     SetPut,
     Setting,
-    SettingGone,
     SettingKey,
     SettingPut,
-    WorkerGone,
     WorkerKey,
     WorkerPut,
     WorkerSetKey,
@@ -95,6 +87,34 @@ class Members(msgspec.Struct, eq=False, gc=False):
 
 NO_MEMBERS: Final = Members(Map(), (), {})
 Sets: TypeAlias = "Map[WorkerSetKey, Members]"
+Adapters: TypeAlias = "Map[ModelName, Map[WorkerKey, None]]"
+
+
+class Cohorts(Protocol):
+    """A WorkerSet, as far as admission looks at it."""
+
+    @property
+    def cohorts(self) -> tuple[Checksum, ...]:
+        """Its checksums in order of first registration."""
+        ...
+
+    @property
+    def counts(self) -> Mapping[Checksum, int]:
+        """How many workers each has."""
+        ...
+
+
+class FleetSoFar(Protocol):
+    """A fleet, as far as decisions on one worker look at it."""
+
+    @property
+    def known(self) -> Map[ModelName, KnownPut]:
+        """Names that were served at some time."""
+        ...
+
+    def members(self, key: WorkerSetKey) -> Cohorts | None:
+        """The WorkerSet of this key."""
+        ...
 
 
 class Seat(msgspec.Struct, frozen=True, gc=False):
@@ -138,7 +158,7 @@ class FleetState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     seats: Map[WorkerKey, Seat] = Map()
     models: Map[ModelName, Sets] = Map()
-    adapters: Map[ModelName, Map[WorkerKey, None]] = Map()
+    adapters: Adapters = Map()
     settings: Map[SettingKey, Setting] = Map()
     known: Map[ModelName, KnownPut] = Map()
     total: int = 0
@@ -168,33 +188,6 @@ class FleetState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 EMPTY: Final = FleetState()
-
-
-def apply(state: FleetState, changes: Iterable[FleetChange]) -> FleetState:
-    """The fleet after ``changes``. Total: putting replaces, removing tolerates."""
-    draft = _Draft(state)
-    for change in changes:
-        if isinstance(change, WorkerPut):  # nearly all are; a match costs more
-            draft.put_worker(change)
-            continue
-        match change:
-            case WorkerGone(namespace, worker_id):
-                draft.drop_worker((namespace, worker_id))
-            case SetPut(key, cohorts):
-                draft.order_cohorts(key, cohorts)
-            case SetGone(key):
-                draft.order_cohorts(key, ())
-            case SettingPut(setting):
-                draft.put_setting(setting)
-            case SettingGone(setting_key):
-                draft.drop_setting(setting_key)
-            case KnownPut():
-                draft.learn(change)
-            case KnownGone(name):
-                draft.forget(name)
-            case _:
-                assert_never(change)
-    return draft.finish()
 
 
 def build(puts: Iterable[Put]) -> FleetState:
@@ -254,150 +247,9 @@ def _hierarchy(
 
 def _by_adapter(
     workers: Iterable[Registration],
-) -> Map[ModelName, Map[WorkerKey, None]]:
+) -> Adapters:
     having: dict[ModelName, dict[WorkerKey, None]] = {}
     for worker in workers:
         for name in worker.adapters:
             having.setdefault(name, {})[worker.key] = None
     return Map({name: Map[WorkerKey, None](keys) for name, keys in having.items()})
-
-
-def _stays(old: Registration, new: Registration) -> bool:
-    """Whether a worker stays in its WorkerSet with its checksum.
-
-    Nearly every event leaves that as it is, and then no count changes.
-    """
-    return (
-        old.checksum == new.checksum
-        and old.model == new.model
-        and old.role is new.role
-        and old.component == new.component
-        and old.endpoint == new.endpoint
-    )
-
-
-class _Draft:
-    """A fleet being changed; `finish` freezes it. Lives within one `apply`."""
-
-    __slots__ = ("adapters", "known", "models", "seats", "settings", "total")
-
-    def __init__(self, state: FleetState) -> None:
-        self.seats, self.models = state.seats, state.models
-        self.adapters, self.settings = state.adapters, state.settings
-        self.known, self.total = state.known, state.total
-
-    def finish(self) -> FleetState:
-        return FleetState(
-            seats=self.seats,
-            models=self.models,
-            adapters=self.adapters,
-            settings=self.settings,
-            known=self.known,
-            total=self.total,
-        )
-
-    def put_worker(self, put: WorkerPut) -> None:
-        worker = put.worker
-        key = worker.key
-        old = self.seats.get(key)
-        stays = old is not None and _stays(old.worker, worker)
-        set_key = old.set_key if old is not None and stays else worker.set_key
-        seat = Seat(worker, set_key, digest.entity_hash(put))
-        self.seats = self.seats.set(key, seat)
-        if old is not None and stays:
-            self.total = (self.total - old.hash + seat.hash) % digest.MODULUS
-            sets = self.models[set_key.model]
-            members = sets[set_key]
-            workers = members.workers.set(worker.worker_id, worker)
-            members = Members(workers, members.cohorts, members.counts)
-            self.models = self.models.set(set_key.model, sets.set(set_key, members))
-            if old.worker.adapters != worker.adapters:
-                self._unload(old.worker)
-                self._load(worker)
-            return
-        if old is not None:
-            self._leave(old)
-        self.total = (self.total + seat.hash) % digest.MODULUS
-        members = self._members(set_key)
-        counts = dict(members.counts)
-        counts[worker.checksum] = counts.get(worker.checksum, 0) + 1
-        workers = members.workers.set(worker.worker_id, worker)
-        self._keep(set_key, Members(workers, members.cohorts, counts))
-        self._load(worker)
-
-    def drop_worker(self, key: WorkerKey) -> None:
-        old = self.seats.get(key)
-        if old is not None:
-            self._leave(old)
-            self.seats = self.seats.delete(key)
-
-    def _leave(self, seat: Seat) -> None:
-        """Take a worker out of its set, its adapters and the digest."""
-        self.total = (self.total - seat.hash) % digest.MODULUS
-        old, key = seat.worker, seat.set_key
-        members = self._members(key)
-        counts = dict(members.counts)
-        counts[old.checksum] -= 1
-        if not counts[old.checksum]:
-            del counts[old.checksum]
-        workers = members.workers.delete(old.worker_id)
-        self._keep(key, Members(workers, members.cohorts, counts))
-        self._unload(old)
-
-    def _load(self, worker: Registration) -> None:
-        for name in worker.adapters:
-            having = self.adapters.get(name, Map())
-            self.adapters = self.adapters.set(name, having.set(worker.key, None))
-
-    def _unload(self, worker: Registration) -> None:
-        for name in worker.adapters:
-            having = self.adapters[name].delete(worker.key)
-            self.adapters = (
-                self.adapters.set(name, having)
-                if having
-                else self.adapters.delete(name)
-            )
-
-    def order_cohorts(self, key: WorkerSetKey, cohorts: tuple[Checksum, ...]) -> None:
-        members = self._members(key)
-        if members.cohorts:
-            self.total = digest.remove(self.total, SetPut(key, members.cohorts))
-        if cohorts:
-            self.total = digest.add(self.total, SetPut(key, cohorts))
-        self._keep(key, Members(members.workers, cohorts, members.counts))
-
-    def put_setting(self, setting: Setting) -> None:
-        self.drop_setting(setting.key)
-        self.settings = self.settings.set(setting.key, setting)
-        self.total = digest.add(self.total, SettingPut(setting))
-
-    def drop_setting(self, key: SettingKey) -> None:
-        old = self.settings.get(key)
-        if old is not None:
-            self.total = digest.remove(self.total, SettingPut(old))
-            self.settings = self.settings.delete(key)
-
-    def learn(self, known: KnownPut) -> None:
-        if known.name not in self.known:
-            self.known = self.known.set(known.name, known)
-            self.total = digest.add(self.total, known)
-
-    def forget(self, name: ModelName) -> None:
-        if name in self.known:
-            self.total = digest.remove(self.total, self.known[name])
-            self.known = self.known.delete(name)
-
-    def _members(self, key: WorkerSetKey) -> Members:
-        sets = self.models.get(key.model)
-        return NO_MEMBERS if sets is None else sets.get(key, NO_MEMBERS)
-
-    def _keep(self, key: WorkerSetKey, members: Members) -> None:
-        sets: Sets = self.models.get(key.model, Map())
-        if members.workers or members.cohorts:
-            sets = sets.set(key, members)
-        elif key in sets:
-            sets = sets.delete(key)
-        if sets:
-            self.models = self.models.set(key.model, sets)
-        elif key.model in self.models:
-            self.models = self.models.delete(key.model)

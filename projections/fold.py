@@ -8,7 +8,6 @@ those are only carried along.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, assert_never
 
@@ -30,10 +29,11 @@ from events import (
 
 from . import life, port
 from .anomaly import REASON_MAX, Anomalies, Anomaly, noted
+from .applying import apply
 from .deciding import Refusal, decide_setting, decide_worker
 from .draining import NO_DRAINS, Drains, decide_drains
 from .entities import FleetChange, Registration, WorkerKey, WorkerPut
-from .fleet import EMPTY, FleetState, apply
+from .fleet import EMPTY, FleetState
 from .life import Life, Lives
 from .port import NO_PORTS, Held, PortTable
 
@@ -78,23 +78,23 @@ def step(state: FoldState, record: Record) -> Step:
             before = after = None if seat is None else seat.worker
             outcome = decide_worker(fleet, event, before, record.recorded_at)
             if not isinstance(outcome, Refusal):
-                fleet, after = apply(fleet, outcome), _worker_in(outcome)
-            lives = _turn_over(lives, before, after, record.revision)
+                fleet, after = apply(fleet, outcome), worker_in(outcome)
+            lives = turn_over(lives, before, after, record.revision)
         case SettingEvent() as event:
             outcome = decide_setting(fleet, event)
             drains = decide_drains(drains, event, record.revision)
             fleet = fleet if isinstance(outcome, Refusal) else apply(fleet, outcome)
         case PortClaimed() as event:
-            ports, lives, outcome = _claim(ports, lives, event, record)
+            ports, lives, outcome = claim(ports, lives, event, record)
         case PortReleased() as event:
-            ports, lives, outcome = _release(ports, lives, event, record)
+            ports, lives, outcome = release(ports, lives, event, record)
         case UnknownEvent() | Undecodable() as opaque:
             ports, lives = _keep_place(ports, lives, fleet, record)
             outcome = _unreadable(opaque)
         case _:
             assert_never(record.event)
     if isinstance(outcome, Refusal):
-        anomalies = _with(anomalies, outcome, record)
+        anomalies = with_refusal(anomalies, outcome, record)
         outcome = ()
     return Step(
         FoldState(
@@ -111,20 +111,13 @@ def step(state: FoldState, record: Record) -> Step:
     )
 
 
-def fold_all(state: FoldState, records: Iterable[Record]) -> FoldState:
-    """The state after all ``records``, in their order."""
-    for record in records:
-        state = step(state, record).state
-    return state
-
-
-def _worker_in(changes: tuple[FleetChange, ...]) -> Registration | None:
+def worker_in(changes: tuple[FleetChange, ...]) -> Registration | None:
     """The worker after a change of its own, which comes first; None: it is gone."""
     first = changes[0]
     return first.worker if isinstance(first, WorkerPut) else None
 
 
-def _turn_over(
+def turn_over(
     lives: Lives,
     before: Registration | None,
     after: Registration | None,
@@ -152,9 +145,10 @@ def _turn_over(
     )
 
 
-def _claim(
+def claim(
     ports: PortTable, lives: Lives, event: PortClaimed, record: Record
 ) -> tuple[PortTable, Lives, tuple[FleetChange, ...] | Refusal]:
+    """Ports and lives after a claim, and why it changed nothing if it did not."""
     key = (event.host, event.port)
     held = port.decide_claim(ports, event, record.recorded_at)
     if held is not None:
@@ -167,9 +161,10 @@ def _claim(
     return ports, lives, Refusal("stale", "an earlier record stands on this port")
 
 
-def _release(
+def release(
     ports: PortTable, lives: Lives, event: PortReleased, record: Record
 ) -> tuple[PortTable, Lives, tuple[FleetChange, ...] | Refusal]:
+    """Ports and lives after a release, and why it changed nothing if it did not."""
     key = (event.host, event.port)
     before = ports.ports.get(key)
     resting = port.decide_release(ports, event, record.recorded_at)
@@ -210,7 +205,8 @@ def _unreadable(event: UnknownEvent | Undecodable) -> Refusal:
     return Refusal("undecodable", event.reason)
 
 
-def _with(anomalies: Anomalies, refusal: Refusal, record: Record) -> Anomalies:
+def with_refusal(anomalies: Anomalies, refusal: Refusal, record: Record) -> Anomalies:
+    """The anomalies with a record that changed nothing."""
     anomaly = Anomaly(
         revision=record.revision,
         kind=refusal.kind,

@@ -10,8 +10,9 @@ import msgspec
 from controlplane.router import changes as router_changes
 from events import WorkerEvent, WorkerRegistered
 from projections import admission, deciding, life, port, readiness, snapshot
+from projections.applying import _Draft
 from projections.entities import Hold, SettingGone, SettingPut
-from projections.fleet import Members, _Draft
+from projections.fleet import Members
 
 from .mutating import Everywhere, Make, Mutant, Patch, always
 
