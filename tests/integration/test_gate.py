@@ -113,7 +113,8 @@ async def test_it_shuts_again_when_workers_go_while_routers_are_asked(plane, ent
     await say_as_dead(plane, view, "router-slow")
     worker = await plane.worker(spec("w1")).start()
     gate = asyncio.create_task(plane.wait_ready(V2, "llama", 1, timeout_s=2.6))
-    await view.wait_for(worker.revision)
+    # Another that began later has seen the worker, so this one has.
+    assert (await plane.wait_ready(V2, "llama", 1, routers=1, timeout_s=5)).reached
     await worker.stop()
     await eventually(lambda: not view.fleet.models)
     result = await gate
