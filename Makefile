@@ -42,6 +42,7 @@ format: $(STAMP) ## format the code
 
 types: $(STAMP)
 	@$(BIN)/mypy
+	@$(BIN)/mypy examples/*.py
 
 contracts: $(STAMP)
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports

@@ -98,6 +98,13 @@ def test_another_package_is_imported_by_its_face(path):
     assert not [name for name in inner if not name.endswith(".errors")]
 
 
+@pytest.mark.parametrize("path", **named(sources("examples")))
+def test_an_example_can_be_copied_for_it_knows_our_public_face_only(path):
+    ours = {"events", "projections", "controlplane", "tests"}
+    known = {name for name in imported(path) if name.split(".")[0] in ours}
+    assert known == {"controlplane"}
+
+
 @pytest.mark.parametrize(
     "path", **named(sources(*(f"controlplane/{s}" for s in SERVICES)))
 )
