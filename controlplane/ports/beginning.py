@@ -33,7 +33,6 @@ RECORDS_MIN: Final = 5000
 BYTES_A_RECORD: Final = 64
 """So much of a snapshot takes as long to unpack and verify as a record to be read."""
 PATIENCE_S: Final = 1.0
-"""So long one who can read the log as well waits for the bytes of a snapshot."""
 
 _KNOWN_TAGS: Final = frozenset(EVENT_TYPES)
 _log = get_logger("ports")
@@ -50,9 +49,14 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
 class Beginnings:
     """Finds where to begin, for readers of one host's ports or of all."""
 
-    def __init__(self, log: EventLog, broker: Broker) -> None:
-        """Of ``log``, through ``broker``."""
-        self._log, self._broker = log, broker
+    def __init__(
+        self, log: EventLog, broker: Broker, patience_s: float = PATIENCE_S
+    ) -> None:
+        """Of ``log``, through ``broker``.
+
+        One who can read the log as well waits ``patience_s`` for a snapshot's bytes.
+        """
+        self._log, self._broker, self._patience_s = log, broker, patience_s
         self._feed: Final = ViewFeed(broker, log.names.cell)
 
     async def find(
@@ -72,7 +76,7 @@ class Beginnings:
             if needed:
                 snapshot = await self._snapshot(await self._pointer(state, known_to))
             else:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(self._patience_s):
                     snapshot = await self._worthwhile(state, host, known_to)
             return None if snapshot is None else await self._vouched(snapshot, host)
         except (SnapshotUnusableError, StreamMissingError) as error:

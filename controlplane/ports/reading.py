@@ -40,6 +40,8 @@ class HostReading:
         log: EventLog,
         broker: Broker,
         host: Host,
+        beginnings: Beginnings,
+        *,
         forgot: Callable[[bool], None],
     ) -> None:
         """Begin without knowledge; the first `read` reads everything.
@@ -47,8 +49,8 @@ class HostReading:
         ``forgot`` is called when what was known is forgotten: with True if the log is
         another one now.
         """
-        self._log, self._broker, self._forgot = log, broker, forgot
-        self._beginnings: Final = Beginnings(log, broker)
+        self._log, self._broker = log, broker
+        self._beginnings, self._forgot = beginnings, forgot
         self._subject: Final = f"log.port.{encode_token(host)}.>"
         self.host: Final = host
         self.known = HostPorts(host=host)

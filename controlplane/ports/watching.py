@@ -20,6 +20,7 @@ from controlplane.settings import Settings
 from events import Host, Revision
 from projections import HostPorts
 
+from .beginning import Beginnings
 from .reading import HostReading
 from .shunning import Shunning
 
@@ -27,6 +28,8 @@ ATTEMPT_S: Final = 2.0
 """So long a look may take without an answer before it is begun again…"""
 AGAIN_S: Final = 0.1
 """…after so long."""
+SEARCH_SHARE: Final = 0.25
+"""Of the time that the broker has to answer, so much for a snapshot's bytes."""
 
 
 class HostWatch(Shunning):
@@ -42,7 +45,10 @@ class HostWatch(Shunning):
         """Begin without knowledge; the first `look` reads everything."""
         super().__init__()
         self._broker, self._settings = broker, settings
-        self._reading: Final = HostReading(log, broker, host, self._forgot)
+        beginnings = Beginnings(log, broker, settings.connect_timeout_s * SEARCH_SHARE)
+        self._reading: Final = HostReading(
+            log, broker, host, beginnings, forgot=self._forgot
+        )
         self.host: Final = host
         self._told: Revision = 0
         self._turn: Final = asyncio.Lock()
@@ -103,10 +109,8 @@ class HostWatch(Shunning):
         deadline, reading = loop.time() + patience_s, self._reading
         for attempt in count():
             # Longer each time: it may be that the broker is slow, and not silent.
-            before, attempt_s = (
-                reading.position,
-                min(ATTEMPT_S * 2**attempt, patience_s),
-            )
+            before = reading.position
+            attempt_s = min(ATTEMPT_S * 2**attempt, patience_s)
             if not self._broker.connected:
                 attempt_s += patience_s  # so long it waits for a connection
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
 import msgspec
@@ -64,12 +65,17 @@ class Reads:
         self._broker = broker
         self.afters: list[int] = []
         self.fails: dict[str, Exception] = {}
+        self.hangs: set[str] = set()
+        self.hung = 0
         self.first_batch = None
 
     def __getattr__(self, name: str):
         return getattr(self._broker, name)
 
     async def last(self, stream: str, subject: str):
+        if stream in self.hangs:
+            self.hung += 1
+            await asyncio.Event().wait()
         if stream in self.fails:
             raise self.fails[stream]
         return await self._broker.last(stream, subject)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -19,6 +21,7 @@ from tests.support.fleet_builder import (
     released,
 )
 from tests.support.port_cell import END, HOST, SETTINGS, STORY, Cell, told
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +151,24 @@ async def test_a_snapshot_that_cannot_be_read_is_done_without(cell, failure):
     assert cell.watch.known == told(STORY)
 
 
+async def test_who_waits_too_long_for_a_snapshot_reads_the_log(cell):
+    await cell.snapshot(END)
+    cell.broker.hangs = {cell.log.names.snapshot_stream}
+    await cell.watch.look()
+    assert cell.broker.afters == [0]
+    assert cell.watch.known == told(STORY)
+    watch = cell.another()
+    looking = asyncio.create_task(watch.look())
+    await eventually(lambda: cell.broker.hung == 2)
+    looking.cancel()
+    await asyncio.wait([looking])
+    await watch.look()
+    assert cell.broker.hung == 2
+    await watch.look()
+    assert cell.broker.hung == 2
+    assert cell.broker.afters == [0]
+
+
 async def test_without_a_stream_of_snapshots_there_is_none(cell):
     await cell.broker.delete_stream(cell.log.names.snapshot_stream)
     await cell.watch.look()
@@ -176,6 +197,20 @@ async def test_a_log_that_lost_what_the_snapshot_knew_is_read_anew(cell):
     await cell.watch.look()
     assert cell.watch.known == told(given(claimed("w1", 20000, 3)))
     assert cell.broker.afters == [0]
+
+
+async def test_records_of_others_behind_the_host_s_last_are_no_loss_but_theirs_is(cell):
+    more = STORY.then(claimed("w9", 20000, host="a third"))
+    await cell.lose(more)
+    await cell.snapshot(END + 1, more)
+    for _ in range(3):
+        await cell.watch.look()
+    assert cell.broker.afters == []
+    assert cell.watch.known == told(STORY)
+    await cell.lose(STORY)
+    await cell.watch.look()
+    assert cell.broker.afters == [0]
+    assert cell.watch.known == told(STORY)
 
 
 async def test_a_log_that_went_another_way_is_read_anew(cell):
