@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from .claimants import ClaimantHost
 from .hosts import ProjectorHost, RouterHost
 from .outcome import Violation
+from .server import EPOCH
 from .workers import WorkerHost
 
 if TYPE_CHECKING:
     from .watching import Watch
 
 STALE_S = 5.0
+GOODBYE_S = 2.0
+"""So long after its lease a life's ports may still be its own."""
 LOSS_LINES = ("history lost or forked", "the log lost records")
 
 
@@ -109,7 +113,9 @@ class Ending:
         living = dict(host.claims for host in hosts if host.claims is not None)
         ports = self._watch.histories.dumb.ports
         for key, port in sorted(ports.items()):
-            if port["type"] == "held" and port["owner"].incarnation not in living:
+            if port["type"] != "held" or port["owner"].incarnation in living:
+                continue
+            if not self._may_not_know(port):
                 raise Violation("ports", f"{key} is held by the dead: {port}")
         for life, blocks in living.items():
             for block in blocks:
@@ -118,6 +124,20 @@ class Ending:
                     if not _is_held(port, life, block.claim_id):
                         what = f"{life} has {block}, but {number} is {port}"
                         raise Violation("ports", what)
+
+    def _may_not_know(self, port: dict[str, Any]) -> bool:
+        """Whether its holder was followed by another life so lately that it has time.
+
+        It is told at its next beat; if it cannot be, its lease has to run out.
+        """
+        owner = port["owner"]
+        key = (owner.namespace, owner.worker_id)
+        follower = self._watch.histories.dumb.workers.get(key)
+        if follower is None or follower["incarnation"] == owner.incarnation:
+            return False
+        now = EPOCH + timedelta(seconds=self._world.loop.time())
+        allowed_s = port["lease_ttl_s"] + GOODBYE_S
+        return bool((now - follower["registered_at"]).total_seconds() < allowed_s)
 
     def _waits(self) -> None:
         for process, who, what, since in self._world.waits.values():
