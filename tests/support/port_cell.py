@@ -101,9 +101,9 @@ class Cell:
         self.feed = ViewFeed(self.broker, "default")
         self.watch = self.another()
 
-    def another(self) -> HostWatch:
+    def another(self, settings: cp.Settings = SETTINGS) -> HostWatch:
         self.broker.afters.clear()
-        return HostWatch(self.log, self.broker, SETTINGS, HOST)
+        return HostWatch(self.log, self.broker, settings, HOST)
 
     async def tell(self, story) -> None:
         for record, payload in zip(story, story.payloads, strict=True):

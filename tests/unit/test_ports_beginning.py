@@ -157,7 +157,7 @@ async def test_who_waits_too_long_for_a_snapshot_reads_the_log(cell):
     await cell.watch.look()
     assert cell.broker.afters == [0]
     assert cell.watch.known == told(STORY)
-    watch = cell.another()
+    watch = cell.another(cp.Settings(connect_timeout_s=60.0))
     looking = asyncio.create_task(watch.look())
     await eventually(lambda: cell.broker.hung == 2)
     looking.cancel()
