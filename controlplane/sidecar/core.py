@@ -4,8 +4,9 @@
 *Starting*: the child runs and was not healthy once. *Serving*: it was; from now on its
 health decides between `ready` and `starting`. *Draining*: no router should send it
 anything; what it has, it finishes. *Drained*: an operator wanted that, and the child
-runs on. *Stopping*: the child was asked to end. *Sweeping*: it has ended, and what it
-started is being ended. *Over*: nothing comes out any more.
+runs on, until its end or until the order is taken back. *Stopping*: the child was asked
+to end. *Sweeping*: it has ended, and what it started is being ended. *Over*: nothing
+comes out any more.
 
 **The ports are claimed as long as anybody may use them**: nothing leaves the fleet
 before the child and all its kin have ended. That has no limit, for SIGKILL has none.
@@ -49,6 +50,7 @@ from .steps import (
     ChildStarted,
     Drain,
     DrainAsked,
+    DrainTakenBack,
     Effect,
     EndKin,
     Input,
@@ -113,6 +115,7 @@ class SidecarCore:
         self._failures = 0
         self._ending_by: int | None = None
         """The signal that the child is ended by; None: nobody wants that."""
+        self._drains = 0
         self._drain_by = 0.0
         self._quiet_from: float | None = None
         """From then on nothing new reaches the child; None: not yet known."""
@@ -165,8 +168,10 @@ class SidecarCore:
                 return (SignalChild(number),) if alive else ()
             case DrainAsked(reason=reason):
                 return self._drain_asked(reason, now)
-            case RoutersTold():
-                return self._told(now)
+            case DrainTakenBack():
+                return self._serve_again(now)
+            case RoutersTold(drain=drain):
+                return self._told(drain, now)
             case Lost(error=error):
                 return self._lost(error, now)
             case TimePassed():
@@ -254,11 +259,28 @@ class SidecarCore:
     def _drain(self, reason: str, now: float) -> tuple[Effect, ...]:
         limits = self._limits
         self.phase, self.status = Phase.DRAINING, Status.DRAINING
-        self._drain_by = now + limits.drain_timeout_s
-        return (Drain(reason, limits.drain_timeout_s / 2),)
+        self._drain_by, self._quiet_from = now + limits.drain_timeout_s, None
+        self._drains += 1
+        return (Drain(self._drains, reason, limits.drain_timeout_s / 2),)
 
-    def _told(self, now: float) -> tuple[Effect, ...]:
-        if self.phase is not Phase.DRAINING:
+    @property
+    def obeys_order(self) -> bool:
+        """Whether it is out of service because an operator wants that."""
+        orders = (Phase.DRAINING, Phase.DRAINED)
+        return self.phase in orders and self._ending_by is None
+
+    def _serve_again(self, now: float) -> tuple[Effect, ...]:
+        """Begin as after a start; the next good answer makes it ready."""
+        if not self.obeys_order:
+            return ()
+        self.phase, self._failures = Phase.SERVING, 0
+        if not self.was_healthy:
+            self.phase = Phase.STARTING
+            self._healthy_by = now + self._limits.health_timeout_s
+        return self._say(Status.STARTING, "the order to drain was taken back")
+
+    def _told(self, drain: int, now: float) -> tuple[Effect, ...]:
+        if self.phase is not Phase.DRAINING or drain != self._drains:
             return ()
         self._quiet_from = now + self._limits.drain_min_s
         return self._look(now)

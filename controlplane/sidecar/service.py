@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from controlplane.errors import (
@@ -15,22 +15,27 @@ from controlplane.errors import (
 )
 from controlplane.logs import get_logger
 from controlplane.plane import Plane
-from events import ControlPlaneError, Status
+from events import (
+    ControlPlaneError,
+    Status,
+    WorkerHeld,
+    WorkerResumed,
+    setting_subject,
+)
 from projections import PortBlock
 
-from . import engine_metrics
-from .asking import Answer, get, knock
 from .child import Child
 from .core import Phase, SidecarCore, describe_end
 from .environment import child_environment
-from .plan import HTTP, NONE, TCP, Plan
+from .plan import HTTP, Plan
+from .probing import probed, scraped
 from .steps import (
-    Answered,
     ChildEnded,
     ChildNotStarted,
     ChildStarted,
     Drain,
     DrainAsked,
+    DrainTakenBack,
     Effect,
     EndKin,
     Input,
@@ -57,7 +62,6 @@ PASSED_ON: Final = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-LOOPBACK: Final = "127.0.0.1"
 CONNECT_S: Final = 2.0
 """A broker that does not answer for so long is away."""
 WAITING_SAID_EVERY_S: Final = 10.0
@@ -65,6 +69,8 @@ REASON_MAX: Final = 250
 """Characters of a reason that the log keeps."""
 FIRST_PROBES_S: Final = 0.5
 """A child that was not healthy yet is asked at least so often."""
+ORDERS_EVERY_S: Final = 1.0
+"""So often a drained worker looks whether it has to be."""
 ANSWER_S: Final = 0.5
 """Left for the answer of who waits for the routers."""
 SAY_S_MAX: Final = 2.0
@@ -94,6 +100,7 @@ class Sidecar:
         self._tasks: asyncio.TaskGroup | None = None
         self._saying: set[asyncio.Task[None]] = set()
         self._news: Final = asyncio.Event()
+        self._orders: Final = asyncio.Event()
 
     async def run(self) -> int:
         """Run the child to its end; its exit code.
@@ -159,8 +166,8 @@ class Sidecar:
                 self._spawn(self._end_kin(within_s))
             case SetStatus(status=status, reason=reason):
                 self._say(self._set_status(status, reason))
-            case Drain(reason=reason, within_s=within_s):
-                self._spawn(self._drain(reason, within_s))
+            case Drain():
+                self._spawn(self._drain(effect))
             case ReportLoad(load=load):
                 self._worker.report_load(
                     kv_usage=load.kv_usage, running=load.running, waiting=load.waiting
@@ -199,6 +206,7 @@ class Sidecar:
             self._feed(Lost(error))
             return
         self._spawn(self._watch_notices())
+        self._spawn(self._watch_orders())
         self._spawn(self._watch_lost())
         self._feed(Registered())
 
@@ -224,8 +232,26 @@ class Sidecar:
             if notice.kind == "drain_requested":
                 _log.info("drain requested", reason=notice.reason)
                 self._feed(DrainAsked(notice.reason))
+                self._orders.set()
             elif notice.kind == "quarantined":
                 _log.warning("no router picks this worker", reason=notice.reason)
+
+    async def _watch_orders(self) -> None:
+        """Look whether the order still stands; nobody tells when it does not."""
+        worker = self._worker
+        subject = setting_subject("hold", worker.namespace, worker.worker_id)
+        while True:
+            await self._orders.wait()
+            self._orders.clear()
+            while self._core.obeys_order:
+                await asyncio.sleep(ORDERS_EVERY_S)
+                try:
+                    record = await self._plane.log.last(subject)
+                except ControlPlaneError:
+                    continue  # no broker: it stands as long as nobody knows better
+                match record.event if record is not None else None:
+                    case WorkerResumed() | WorkerHeld(drain=False):
+                        self._feed(DrainTakenBack())
 
     async def _watch_lost(self) -> None:
         error = await self._worker.wait_lost()
@@ -242,8 +268,9 @@ class Sidecar:
         except ControlPlaneError:
             return  # the worker is over: whoever waits for that says so
 
-    async def _drain(self, reason: str, within_s: float) -> None:
+    async def _drain(self, drain: Drain) -> None:
         """Have every router know, as far as they can be told in time."""
+        reason, within_s = drain.reason, drain.within_s
         _log.info("worker status", status=Status.DRAINING.value, reason=reason)
         until = _now() + within_s
         try:
@@ -257,7 +284,7 @@ class Sidecar:
         except (ControlPlaneError, TimeoutError) as error:
             said = str(error) or "no answer in time"
             _log.warning("routers may not know", reason=said)
-        self._feed(RoutersTold())
+        self._feed(RoutersTold(drain.drain))
 
     # ---- the child -------------------------------------------------------------
     def _start_child(self) -> None:
@@ -302,17 +329,8 @@ class Sidecar:
 
     async def _probe(self, plan: Plan, http: PortBlock) -> None:
         """Ask for the child's health for as long as it runs."""
-        ask = _asker(plan, http)
         while self._child.running:
-            try:
-                answered = await ask()
-            except TimeoutError:
-                answered = Answered(
-                    healthy=False, said=f"nothing in {plan.probe_timeout_s:g} s"
-                )
-            except OSError as error:
-                answered = Answered(healthy=False, said=f"no connection ({error})")
-            self._feed(answered)
+            self._feed(await probed(plan, http))
             pause_s = plan.health_interval_s
             if not self._core.was_healthy:  # the sooner it is ready the better
                 pause_s = min(pause_s, FIRST_PROBES_S)
@@ -324,41 +342,15 @@ class Sidecar:
         while self._child.running:
             asked_at, problem = _now(), ""
             try:
-                page = await get(url, plan.probe_timeout_s)
-                load = engine_metrics.read_load(page.body.decode("utf-8", "replace"))
-                if page.good and load is not None:
-                    self._feed(Loaded(load, asked_at))
-                else:
-                    problem = (
-                        "no load of vLLM or SGLang in it" if page.good else str(page)
-                    )
+                load = await scraped(url, plan.probe_timeout_s)
             except (OSError, ValueError) as error:
-                problem = str(error) or type(error).__name__
+                problem = str(error) or "no answer in time"
+            else:
+                self._feed(Loaded(load, asked_at))
             if problem and not silent and self._core.was_healthy:
                 silent = True  # it is said once
                 _log.warning("metrics not read", url=url, reason=problem)
             await asyncio.sleep(plan.metrics_interval_s)
-
-
-def _asker(plan: Plan, http: PortBlock) -> Callable[[], Coroutine[Any, Any, Answered]]:
-    """What asks for the health that ``plan`` means."""
-    port = http.start
-
-    async def accepts() -> Answered:
-        try:
-            await knock(LOOPBACK, port, plan.probe_timeout_s)
-        except OSError:  # it may listen where others reach it, and only there
-            await knock(http.host, port, plan.probe_timeout_s)
-        return Answered(healthy=True, said=f"port {port} accepts connections")
-
-    async def runs() -> Answered:
-        return Answered(healthy=True, said="it runs")
-
-    async def answers() -> Answered:
-        answer: Answer = await get(plan.health, plan.probe_timeout_s)
-        return Answered(healthy=answer.good, said=str(answer))
-
-    return {TCP: accepts, NONE: runs}.get(plan.health, answers)
 
 
 def _name(number: int) -> str:

@@ -90,8 +90,14 @@ class DrainAsked(msgspec.Struct, frozen=True):
     reason: str
 
 
+class DrainTakenBack(msgspec.Struct, frozen=True):
+    """The operator's order to drain stands no more."""
+
+
 class RoutersTold(msgspec.Struct, frozen=True):
-    """Every live router knows of the draining, or was waited for long enough."""
+    """Every live router knows of that draining, or was waited for long enough."""
+
+    drain: int
 
 
 class Lost(msgspec.Struct, frozen=True):
@@ -114,6 +120,7 @@ Input: TypeAlias = (
     | Loaded
     | Signalled
     | DrainAsked
+    | DrainTakenBack
     | RoutersTold
     | Lost
     | TimePassed
@@ -151,6 +158,8 @@ class SetStatus(msgspec.Struct, frozen=True):
 class Drain(msgspec.Struct, frozen=True):
     """Say that the worker drains; answered by `RoutersTold`, ``within_s`` at most."""
 
+    drain: int
+    """How many of them there were: this one's name."""
     reason: str
     within_s: float
 

@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+import controlplane as cp
 from controlplane.beats import WireNotice, encode_signal
 from controlplane.broker.jetstream import JetStreamBroker
 from controlplane.loads import decode_load
@@ -46,6 +47,21 @@ async def test_an_operators_drain_ends_when_nothing_is_in_flight(cell):
     assert ended.code == ENDED_CODE, ended
     await run.says("starting", "ready", "draining", "drained")
     assert await run.ports_held() == 0
+
+
+async def test_a_resumed_worker_serves_again(cell):
+    async with (
+        cp.connect(cell.broker.url, cell=cell.cell) as plane,
+        sidecar(cell, *HEALTH, "--", *ENGINE) as run,
+    ):
+        await run.says("starting", "ready")
+        await plane.request_drain("prod", "w1")
+        await notify(run, "drain_requested")
+        drained = ("starting", "ready", "draining", "drained")
+        await run.says(*drained)
+        await plane.resume("prod", "w1")
+        await run.says(*drained, "starting", "ready")
+        assert (await run.terminated()).code == ENDED_CODE
 
 
 async def test_a_drain_without_an_end_ends_by_its_deadline(cell):

@@ -14,6 +14,7 @@ from controlplane.sidecar.steps import (
     ChildStarted,
     Drain,
     DrainAsked,
+    DrainTakenBack,
     EndKin,
     KillKin,
     KinGone,
@@ -214,7 +215,7 @@ def test_each_further_signal_skips_to_the_next_step():
 # ---- draining ----------------------------------------------------------------------
 def test_routers_are_told_first_within_half_the_time():
     told = serving()
-    assert told(TERM) == (Drain("SIGTERM", 10.0),)
+    assert told(TERM) == (Drain(1, "SIGTERM", 10.0),)
     assert told.core.wake_at == 20.0
     assert told.load(0, at=1.0) == (ReportLoad(Load(running=0, waiting=0)),)
     assert told.core.phase is Phase.DRAINING, "a router may not know yet"
@@ -223,7 +224,7 @@ def test_routers_are_told_first_within_half_the_time():
 def test_with_metrics_it_ends_when_a_later_page_shows_nothing_in_flight():
     told = draining()
     told.load(2, at=1.0)
-    assert told(RoutersTold(), at=2.0) == ()
+    assert told(RoutersTold(1), at=2.0) == ()
     assert told.core.wake_at == 3.0
     early = Loaded(Load(running=0, waiting=0), asked_at=2.9)
     assert len(told(early, at=3.1)) == 1, "asked for too early: a report, no end"
@@ -236,7 +237,7 @@ def test_with_metrics_it_ends_when_a_later_page_shows_nothing_in_flight():
 
 def test_what_waits_in_the_engine_is_in_flight_too():
     told = draining()
-    told(RoutersTold())
+    told(RoutersTold(1))
     waiting = Loaded(Load(running=0, waiting=1), asked_at=5.0)
     told(waiting, at=5.0)
     assert told.core.phase is Phase.DRAINING
@@ -244,7 +245,7 @@ def test_what_waits_in_the_engine_is_in_flight_too():
 
 def test_without_metrics_the_engine_finishes_by_itself():
     told = draining()
-    told(RoutersTold(), at=2.0)
+    told(RoutersTold(1), at=2.0)
     assert told(TimePassed(), at=2.9) == ()
     assert told(TimePassed(), at=3.0) == END_BY_TERM
     drained = SetStatus(Status.DRAINED, "the child ended with exit code 0")
@@ -254,7 +255,7 @@ def test_without_metrics_the_engine_finishes_by_itself():
 def test_metrics_that_fell_silent_are_none():
     told = draining()
     told.load(2, at=0.5)
-    told(RoutersTold(), at=1.0)
+    told(RoutersTold(1), at=1.0)
     assert told(TimePassed(), at=10.4) == ()
     assert told(TimePassed(), at=10.5) == END_BY_TERM
 
@@ -268,9 +269,9 @@ def test_a_deadline_ends_any_drain_and_says_what_was_left():
 
 def test_an_operators_drain_leaves_the_child_running():
     told = serving()
-    assert told(DrainAsked("maintenance")) == (Drain("maintenance", 10.0),)
+    assert told(DrainAsked("maintenance")) == (Drain(1, "maintenance", 10.0),)
     assert told(DrainAsked("again")) == ()
-    told(RoutersTold(), at=1.0)
+    told(RoutersTold(1), at=1.0)
     _, drained = told.load(0, at=2.0)
     assert drained == SetStatus(Status.DRAINED, "nothing in flight")
     assert told(WELL) == ()
@@ -280,7 +281,7 @@ def test_an_operators_drain_leaves_the_child_running():
 
 def test_an_operators_drain_without_metrics_takes_its_whole_time():
     told = draining(DrainAsked(""))
-    told(RoutersTold(), at=1.0)
+    told(RoutersTold(1), at=1.0)
     assert told(TimePassed(), at=2.0) == ()
     assert told.core.wake_at == 20.0
     drained = SetStatus(Status.DRAINED, "time was up, unknown what is in flight")
@@ -295,17 +296,48 @@ def test_an_operators_drain_of_who_never_served_is_over_at_once():
     assert told(WELL) == ()
 
 
+AGAIN = SetStatus(Status.STARTING, "the order to drain was taken back")
+
+
+@pytest.mark.parametrize("told_by", [1.0, None])
+def test_an_order_that_is_taken_back_has_the_child_serve_again(told_by):
+    told = draining(DrainAsked(""))
+    if told_by is not None:
+        told(RoutersTold(1), at=told_by)
+        told.load(0, at=2.0)
+        assert told.core.phase is Phase.DRAINED
+    assert told.core.obeys_order
+    assert told(DrainTakenBack()) == (AGAIN,)
+    assert not told.core.obeys_order
+    assert told(WELL) == (READY,)
+    assert told(DrainAsked("once more")) == (Drain(2, "once more", 10.0),)
+    assert told(RoutersTold(1), at=3.0) == (), "that was another drain"
+    assert told.core.wake_at == told.core._drain_by
+
+
+def test_who_was_drained_before_it_served_has_its_whole_time_again():
+    told = starting()
+    told(DrainAsked(""))
+    assert told(DrainTakenBack(), at=500.0) == (AGAIN,)
+    assert told.core.wake_at == 600.0
+
+
+@pytest.mark.parametrize("begin", [starting, serving, stopping, draining])
+def test_no_order_that_is_taken_back_stops_a_signal(begin):
+    assert begin()(DrainTakenBack()) == ()
+
+
 def test_a_signal_in_an_operators_drain_goes_on_with_it_and_then_ends_the_child():
     told = draining(DrainAsked("maintenance"))
     assert told(TERM) == ()
-    told(RoutersTold(), at=1.0)
+    told(RoutersTold(1), at=1.0)
     assert told(TimePassed(), at=2.0) == END_BY_TERM
 
 
 def test_routers_that_know_of_no_drain_any_more_change_nothing():
     told = draining()
     told(INT)
-    assert told(RoutersTold()) == ()
+    assert told(RoutersTold(1)) == ()
 
 
 def test_a_load_is_reported_while_the_child_runs():
