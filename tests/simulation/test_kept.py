@@ -19,6 +19,7 @@ from controlplane.viewfeed import ViewFeed
 from controlplane.worker.performing import Performer
 from events import subject_of
 from projections import LeaseBook, lease
+from tests.simulation.ending import Ending
 from tests.simulation.mutating import Everywhere, Make, Patch, always, constant
 from tests.simulation.planning import plan_of
 from tests.simulation.running import attempt
@@ -177,6 +178,7 @@ UNMENDED = {
     "blind-before": Patch(LeaseBook, "canary_returned", _all_the_blindness),
     "synced-amid": Patch(Syncing, "_is_held", _end_asked_last),
     "claims-stayed": Patch(Inquiry, "claimed_here", _yes),
+    "followed-at-the-end": Patch(Ending, "_may_not_know", always(value=False)),
     "told-anomalies": Patch(router_core.Core, "_not_below", _with_its_own_anomalies),
 }
 """For each kept plan: what takes the mend out again."""
