@@ -76,13 +76,14 @@ def replay(
     """
     state = FoldState()
     for record in records:
-        if until is not None and _is_past(record, until):
+        if until is not None and is_past(record, until):
             break
         state = step(state, record).state
     return PlaneState(state).fleet
 
 
-def _is_past(record: Record, until: Revision | datetime) -> bool:
+def is_past(record: Record, until: Revision | datetime) -> bool:
+    """Whether the record comes after ``until``."""
     if isinstance(until, datetime):
         return record.recorded_at > until
     return record.revision > until
