@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import takewhile
 
 from events import Record, Revision
 
 from .anomaly import Anomalies
 from .fold import FoldState, step
+from .folding import fold_all
 from .port import PortTable
 from .view import Fleet
 
@@ -74,12 +76,9 @@ def replay(
 
     ``until`` is a revision or a time of recording; None takes them all.
     """
-    state = FoldState()
-    for record in records:
-        if until is not None and is_past(record, until):
-            break
-        state = step(state, record).state
-    return PlaneState(state).fleet
+    if until is not None:
+        records = takewhile(lambda record: not is_past(record, until), records)
+    return PlaneState(fold_all(FoldState(), records)).fleet
 
 
 def is_past(record: Record, until: Revision | datetime) -> bool:

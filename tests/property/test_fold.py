@@ -44,20 +44,6 @@ def test_the_fold_is_total_and_keeps_every_invariant(log):
         assert state.revision == record.revision
 
 
-@given(logs(), st.data())
-def test_many_records_at_once_are_the_same_as_one_by_one(log, data):
-    states = [FoldState()]
-    for record in log:
-        states.append(evolve(states[-1], record))
-    start = data.draw(st.integers(0, len(log)), "from")
-    end = data.draw(st.integers(start, len(log)), "to")
-    before = encode_snapshot(take(states[start], PLACE))
-    at_once = fold_all(states[start], log[start:end])
-    check_state(at_once)
-    assert at_once == states[end]
-    assert encode_snapshot(take(states[start], PLACE)) == before
-
-
 @given(logs())
 def test_every_record_changes_something_or_is_counted(log):
     state = FoldState()

@@ -1,0 +1,62 @@
+"""Folding many records at once is folding them one by one, for less."""
+
+from hypothesis import given as examples
+from hypothesis import strategies as st
+
+from events import ModelCard, Role
+from projections import FoldState, Position, encode_snapshot, evolve, fold_all, take
+from projections.delta import Epoch
+from tests.property.invariants import check_state
+from tests.property.logs import logs
+from tests.support.fleet_builder import (
+    deregistered,
+    draining,
+    expired,
+    given,
+    loaded,
+    registered,
+    unloaded,
+)
+
+EPOCH = Epoch(count=1, fold_version=1, log_id="log-a", revision=0)
+PLACE = Position(epoch=EPOCH, base=1, ordinal=1, delta_revision=1)
+WORKERS = st.sampled_from(["w1", "w2", "w3", "w4"])
+CARDS = st.sampled_from([ModelCard(kv_block_size=size) for size in (16, 32, 64)])
+ARRIVALS = st.builds(
+    registered,
+    WORKERS,
+    card=CARDS,
+    role=st.sampled_from([Role.AGGREGATED] * 3 + [Role.DECODE]),
+    life=st.sampled_from([None, None, 1]),
+    adapters=st.sampled_from([(), ("sql",), ("sql", "chat")]),
+)
+DEPARTURES = st.builds(deregistered, WORKERS) | st.builds(expired, WORKERS)
+OTHERS = (
+    st.builds(draining, WORKERS)
+    | st.builds(loaded, WORKERS, st.just("chat"))
+    | st.builds(unloaded, WORKERS, st.just("sql"))
+)
+CROWDS = st.lists(ARRIVALS | ARRIVALS | DEPARTURES | OTHERS, min_size=8, max_size=30)
+"""Few ids and three cards in one WorkerSet: cohorts come, wait, take over and go."""
+
+
+@examples(logs() | CROWDS.map(lambda steps: given(*steps)), st.data())
+def test_many_records_at_once_are_the_same_as_one_by_one(log, data):
+    states = [FoldState()]
+    for record in log:
+        states.append(evolve(states[-1], record))
+    start = data.draw(st.integers(0, len(log)), "from")
+    end = data.draw(st.integers(start, len(log)), "to")
+    before = encode_snapshot(take(states[start], PLACE))
+    at_once = fold_all(states[start], log[start:end])
+    check_state(at_once)
+    assert at_once == states[end]
+    assert encode_snapshot(take(states[start], PLACE)) == before, "it stays as it was"
+
+
+@examples(CROWDS)
+def test_a_crowd_at_once_is_the_crowd_one_by_one(steps):
+    log, state = given(*steps), FoldState()
+    for record in log:
+        state = evolve(state, record)
+    assert fold_all(FoldState(), log) == state
