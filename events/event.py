@@ -7,11 +7,12 @@ from datetime import datetime
 import msgspec
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="type"):
     """Something that happened, said by whoever knows.
 
     The tag of the JSON is ``type`` and ends in a version: a stored field is never
-    renamed or retyped, a change of meaning gets a new tag and an upcaster.
+    renamed or retyped, a change of meaning gets a new tag and an upcaster. Events are
+    trees of values, which form no cycles, so the garbage collector passes them over.
     """
 
     event_id: str

@@ -62,7 +62,7 @@ class Undecodable(msgspec.Struct, frozen=True, kw_only=True):
     event_id: str = ""
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """An event with its revision, the broker's time of recording and its subject."""
 
     revision: Revision
