@@ -78,7 +78,7 @@ from .port_document import (
     list_ports,
     port_document,
 )
-from .readiness import Blocker, SetMeaning, blockers, meanings
+from .readiness import Blocker, SetMeaning, ambiguous_roles, blockers, meanings
 from .replaying import PlaneState, fold, replay
 from .snapshot import (
     Position,
@@ -182,6 +182,7 @@ __all__ = [
     "WorkerPut",
     "WorkerSet",
     "WorkerSetKey",
+    "ambiguous_roles",
     "apply",
     "apply_delta",
     "blockers",

@@ -10,7 +10,8 @@ All of it is derived where it is read; nothing of it is stored or sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -97,6 +98,24 @@ def missing_roles(needs: Needs, live: set[Role]) -> tuple[Role, ...]:
         sorted({role.value for role in roles if role not in live}) for roles in needs
     ]
     return tuple(Role(name) for name in min(lacking, key=lambda a: (len(a), a)))
+
+
+def ambiguous_roles(
+    sets: Iterable[tuple[WorkerSetKey, bool]],
+) -> tuple[tuple[Namespace, Role], ...]:
+    """The roles that more than one live WorkerSet of a namespace has, in order.
+
+    ``sets`` are those of one model, each with whether it is live. A request needs one
+    worker of a role, and nothing says which of two prefill sets belongs to a decode
+    set: they keep serving, but somebody should look. Aggregated sets need no partner.
+    """
+    counts = Counter(
+        (key.namespace, key.role)
+        for key, live in sets
+        if live and key.role is not Role.AGGREGATED
+    )
+    several = [place for place, count in counts.items() if count > 1]
+    return tuple(sorted(several, key=lambda place: (place[0], place[1].value)))
 
 
 def weight_of(state: FleetState, namespace: Namespace, model: ModelName) -> float:

@@ -26,9 +26,11 @@ from events import (
 from .anomaly import AnomalyCounts
 from .entities import Registration, WorkerKey, WorkerSetKey
 from .fleet import EMPTY, FleetState
-from .readiness import Blocker, SetMeaning, blockers, meanings
+from .readiness import Blocker, SetMeaning, ambiguous_roles, blockers, meanings
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
+_BESIDE_LIFE: Final[frozenset[Blocker]] = frozenset({"needs_unmet", "weight_zero"})
+"""What may keep a live worker from being routable."""
 _NO_SETS: Final[Mapping[WorkerSetKey, SetMeaning]] = MappingProxyType({})
 
 
@@ -70,6 +72,11 @@ class WorkerSet(msgspec.Struct, frozen=True, kw_only=True):
         """The namespace of all its workers."""
         return self.key.namespace
 
+    @property
+    def live(self) -> bool:
+        """Whether it has a worker that is ready, admitted and not held."""
+        return any(_BESIDE_LIFE.issuperset(w.blockers) for w in self.workers.values())
+
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
     """A model and the WorkerSets that serve it."""
@@ -78,6 +85,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     serving: bool
     """Whether a request for it can be routed now."""
     worker_sets: Mapping[WorkerSetKey, WorkerSet]
+    ambiguous: tuple[tuple[Namespace, Role], ...] = ()
+    """Roles that several live WorkerSets of a namespace have; all of them serve."""
 
 
 class Fleet:
@@ -266,6 +275,7 @@ def _model(
         name=name,
         serving=any(meaning.is_entry and meaning.routable for meaning in sets),
         worker_sets=MappingProxyType({m.key: _worker_set(state, m) for m in sets}),
+        ambiguous=ambiguous_roles((m.key, bool(m.live)) for m in sets),
     )
 
 
@@ -372,6 +382,7 @@ class _ModelDocument(msgspec.Struct, kw_only=True):
             name=self.name,
             serving=self.serving,
             worker_sets=MappingProxyType({s.key: s for s in sets}),
+            ambiguous=ambiguous_roles((s.key, s.live) for s in sets),
         )
 
 
