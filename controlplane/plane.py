@@ -18,13 +18,16 @@ from events import (
     AnyEvent,
     Cell,
     Host,
+    Incarnation,
     ModelName,
     Namespace,
     Revision,
     Role,
     WorkerId,
     check_cell,
+    check_namespace,
     check_role,
+    check_worker_id,
 )
 from projections import Fleet, PlaneState, Want
 
@@ -33,6 +36,7 @@ from .broker.jetstream import JetStreamBroker
 from .clock import SystemClock
 from .eventlog import Appended, EventLog
 from .gate import Deployment, DrainResult, Gate, ReadyResult, up_to_date
+from .loads import checked_load, encode_load
 from .logs import get_logger
 from .operators import Operators
 from .playback import replay_log
@@ -220,6 +224,31 @@ class Plane(Operators):
             bind_check=bind_check,
             metrics=self._worker_metrics,
         )
+
+    async def report_load(
+        self,
+        namespace: Namespace,
+        worker_id: WorkerId,
+        *,
+        incarnation: Incarnation,
+        kv_usage: float | None = None,
+        running: int | None = None,
+        waiting: int | None = None,
+    ) -> None:
+        """Say for another how busy it is: see `WorkerHandle.report_load`.
+
+        For whoever scrapes engines that do not speak for themselves; routers believe
+        it if ``incarnation`` is the worker's current life. Sent at most, and not at all
+        without a broker. Raises `SettingsError` for what can be no load, and when the
+        broker does not let this process say it; `InvalidIdentityError`.
+        """
+        subject = self.names.load(
+            check_namespace(namespace), check_worker_id(worker_id)
+        )
+        load = checked_load(
+            incarnation, kv_usage=kv_usage, running=running, waiting=waiting
+        )
+        await self.broker.publish(subject, encode_load(load))
 
     def view(
         self,

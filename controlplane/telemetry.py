@@ -15,9 +15,21 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from .labels import (
+    ANOMALY_KINDS,
+    EPOCH_REASONS,
+    HISTORY_LOSSES,
+    NOTICE_KINDS,
+    REFUSALS,
+    REREGISTRATION_REASONS,
+    RESYNC_REASONS,
+    VIEW_SOURCES,
+)
 from .logs import configure_logging
+from .tally import PickTally
 
 __all__ = [
+    "HISTORY_LOSSES",
     "PickTally",
     "PortMetrics",
     "ProjectorMetrics",
@@ -30,36 +42,6 @@ __all__ = [
     "render_metrics_page",
 ]
 
-ANOMALY_KINDS: Final = ("stale", "unknown", "undecodable", "no_op")
-NOTICE_KINDS: Final = (
-    "unknown",
-    "expired",
-    "superseded",
-    "quarantined",
-    "drain_requested",
-)
-VIEW_SOURCES: Final = ("none", "checkpoint", "live")
-REFUSALS: Final = ("conflict", "refused", "outcome_unknown")
-EPOCH_REASONS: Final = (
-    "first",
-    "fold_version",
-    "rebuild",
-    "log_replaced",
-    "log_lost_tail",
-    "log_forked",
-    "view_lost",
-    "foreign",
-    "divergence",
-)
-HISTORY_LOSSES: Final = (
-    "log_lost_tail",
-    "log_forked",
-    "log_replaced",
-    "told_by_worker",
-)
-RESYNC_REASONS: Final = ("start", "epoch", "gap", "dropped", "divergence", "history")
-PICK_FAILURES: Final = ("model_not_found", "model_unavailable", "stale")
-REREGISTRATION_REASONS: Final = ("unknown", "expired")
 EXPOSITION_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Kind: TypeAlias = Literal["counter", "gauge"]
@@ -237,21 +219,6 @@ class ProjectorMetrics:
             self.anomalies.labels(kind=kind).set(count)
 
 
-class PickTally:
-    """Picks counted as plain integers: picking must not pay for a lock."""
-
-    __slots__ = ("failed", "picked")
-
-    def __init__(self) -> None:
-        """Start at nothing."""
-        self.picked = 0
-        self.failed: dict[str, int] = dict.fromkeys(PICK_FAILURES, 0)
-
-    def fail(self, reason: str) -> None:
-        """Count one pick that raised, under one of `PICK_FAILURES`."""
-        self.failed[reason] = self.failed.get(reason, 0) + 1
-
-
 class RouterMetrics:
     """A router's view: where it stands, how stale it is, what it repaired."""
 
@@ -265,6 +232,7 @@ class RouterMetrics:
         self._position(sheet)
         self._following(sheet)
         registry.register(_AtScrape(self._picks(sheet)))
+        registry.register(_AtScrape(self._loads(sheet)))
 
     def _position(self, sheet: _Sheet) -> None:
         self.revision = sheet.gauge("revision", "Revision that the view includes")
@@ -309,6 +277,24 @@ class RouterMetrics:
             family = CounterMetricFamily(failed, why, labels=["reason"])
             for reason, count in tuple(self.tally.failed.items()):
                 family.add_metric([reason], count)
+            yield family
+
+        return families
+
+    def _loads(self, sheet: _Sheet) -> Callable[[], Iterator[Metric]]:
+        busy = "Picks of a worker that was busy, because all were"
+        heard, known = "Load reports that came", "Workers whose load is known"
+        picks = sheet.note("picks_all_busy_total", "counter", busy)
+        reports = sheet.note("load_reports_total", "counter", heard, "outcome")
+        reporting = sheet.note("workers_reporting", "gauge", known)
+
+        def families() -> Iterator[Metric]:
+            tally = self.tally
+            yield CounterMetricFamily(picks, busy, value=tally.all_busy)
+            yield GaugeMetricFamily(reporting, known, value=tally.reporting)
+            family = CounterMetricFamily(reports, heard, labels=["outcome"])
+            for outcome, count in tally.heard.items():
+                family.add_metric([outcome], count)
             yield family
 
         return families

@@ -6,16 +6,16 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from events import ENTRY_ROLES, ModelName, Namespace, Role
 
-from .entities import Registration, WorkerKey
+from .entities import Registration, Thresholds, WorkerKey, WorkerSetKey
 from .errors import ModelNotFoundError, ModelUnavailableError
-from .readiness import SetMeaning, blockers
-from .view import Fleet, Worker, derive
+from .readiness import SetMeaning, blockers, limits_of
+from .view import Fleet, Worker, derive, derive_routable
 
 
 class RandomNumbers(Protocol):
@@ -36,16 +36,42 @@ class Wanted(msgspec.Struct, frozen=True, cache_hash=True):
     namespace: Namespace | None = None
 
 
-class Candidates(msgspec.Struct, frozen=True):
-    """The workers that will do, by WorkerSet, in the view's order."""
+class Candidates(msgspec.Struct, frozen=True, eq=False):
+    """The workers that will do, all routable, by WorkerSet, in the view's order."""
 
     sets: tuple[tuple[SetMeaning, tuple[Registration, ...]], ...]
     shares: tuple[float, ...]
     """Running sums of routable workers x weight."""
+    ends: tuple[int, ...]
+    """Running sums of routable workers."""
+    limits: tuple[Thresholds | None, ...]
+    """From where on a worker of each WorkerSet is busy; None: it never is."""
+    limited: bool
+    """Whether any of them could be busy."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return self.ends[-1] if self.ends else 0
 
     def workers(self, fleet: Fleet) -> list[Worker]:
         """All of them as the view shows them."""
         return [derive(fleet.state, m, w) for m, found in self.sets for w in found]
+
+
+class Standing(NamedTuple):
+    """A candidate and what its WorkerSet makes of it."""
+
+    worker: Registration
+    weight: float
+    limits: Thresholds | None
+
+
+class Moves(NamedTuple):
+    """How candidates differ from those before."""
+
+    gone: set[WorkerKey]
+    put: dict[WorkerKey, Standing]
+    """Those that are new, or not as they were."""
 
 
 Policy: TypeAlias = Callable[[Sequence[Worker]], Worker]
@@ -79,22 +105,69 @@ def candidates(
 
 
 def pick_weighted(fleet: Fleet, found: Candidates, rng: RandomNumbers) -> Worker:
-    """A WorkerSet by routable workers x weight, then one of its workers, uniformly."""
-    total = found.shares[-1]
-    place = bisect(found.shares, rng.random() * total, hi=len(found.shares) - 1)
-    meaning, workers = found.sets[place]
-    chosen = workers[int(rng.random() * len(workers))]
-    return derive(fleet.state, meaning, chosen)
+    """As `draw_weighted`, as the view shows it."""
+    del fleet
+    return derive_routable(draw_weighted(found, rng))
 
 
 def pick_in_turn(fleet: Fleet, found: Candidates, turn: int) -> Worker:
+    """As `draw_in_turn`, as the view shows it."""
+    del fleet
+    return derive_routable(draw_in_turn(found, turn))
+
+
+def draw_weighted(found: Candidates, rng: RandomNumbers) -> Registration:
+    """A WorkerSet by routable workers x weight, then one of its workers, uniformly."""
+    total = found.shares[-1]
+    place = bisect(found.shares, rng.random() * total, hi=len(found.shares) - 1)
+    workers = found.sets[place][1]
+    return workers[int(rng.random() * len(workers))]
+
+
+def draw_in_turn(found: Candidates, turn: int) -> Registration:
     """The ``turn``-th of the workers, all around."""
-    ends = list(accumulate(len(workers) for _, workers in found.sets))
-    turn %= ends[-1]
-    place = bisect(ends, turn)
-    meaning, workers = found.sets[place]
-    before_end = turn - ends[place]
-    return derive(fleet.state, meaning, workers[before_end])
+    turn %= found.ends[-1]
+    place = bisect(found.ends, turn)
+    return found.sets[place][1][turn - found.ends[place]]
+
+
+def only(
+    found: Candidates, fits: Callable[[SetMeaning, Registration], bool]
+) -> Candidates:
+    """Those of ``found`` that fit; maybe none."""
+    sets, limits = [], []
+    for (meaning, workers), limit in zip(found.sets, found.limits, strict=True):
+        some = tuple(worker for worker in workers if fits(meaning, worker))
+        if some:
+            sets.append((meaning, some))
+            limits.append(limit)
+    return _gathered(tuple(sets), tuple(limits))
+
+
+def moves(before: Candidates | None, after: Candidates) -> Moves:
+    """What has to be done to ``before`` to get ``after``."""
+    old = {} if before is None else _by_set(before)
+    gone: set[WorkerKey] = set()
+    put: dict[WorkerKey, Standing] = {}
+    for key, (weight, limits, workers) in _by_set(after).items():
+        was = old.pop(key, None)
+        if was == (weight, limits, workers):
+            continue
+        known = {} if was is None else {worker.key: worker for worker in was[2]}
+        same = was is not None and was[:2] == (weight, limits)
+        for worker in workers:
+            if known.pop(worker.key, None) is not worker or not same:
+                put[worker.key] = Standing(worker, weight, limits)
+        gone.update(known)
+    gone.update(worker.key for _, _, workers in old.values() for worker in workers)
+    return Moves(gone.difference(put), put)
+
+
+def _by_set(
+    found: Candidates,
+) -> dict[WorkerSetKey, tuple[float, Thresholds | None, tuple[Registration, ...]]]:
+    standing = zip(found.sets, found.limits, strict=True)
+    return {m.key: (m.weight, limits, workers) for (m, workers), limits in standing}
 
 
 def _candidates(
@@ -114,8 +187,22 @@ def _candidates(
             )
         if workers:
             sets.append((meaning, workers))
-    shares = accumulate(len(workers) * m.weight for m, workers in sets)
-    return Candidates(tuple(sets), tuple(shares))
+    return _gathered(
+        tuple(sets), tuple(limits_of(fleet.state, m.key.model) for m, _ in sets)
+    )
+
+
+def _gathered(
+    sets: tuple[tuple[SetMeaning, tuple[Registration, ...]], ...],
+    limits: tuple[Thresholds | None, ...],
+) -> Candidates:
+    return Candidates(
+        sets=sets,
+        shares=tuple(accumulate(len(workers) * m.weight for m, workers in sets)),
+        ends=tuple(accumulate(len(workers) for _, workers in sets)),
+        limits=limits,
+        limited=any(limits),
+    )
 
 
 def _sets(fleet: Fleet, wanted: Wanted, visible: Namespaces | None) -> list[SetMeaning]:

@@ -18,7 +18,7 @@ import msgspec
 
 from events import ENTRY_ROLES, ModelName, Namespace, Needs, Role, Status
 
-from .entities import Hold, Registration, Weight, WorkerSetKey
+from .entities import Hold, Registration, Thresholds, Weight, WorkerSetKey
 from .fleet import FleetState, Members
 
 Blocker: TypeAlias = Literal[
@@ -125,6 +125,12 @@ def weight_of(state: FleetState, namespace: Namespace, model: ModelName) -> floa
         if isinstance(setting, Weight):
             return setting.weight
     return FULL_WEIGHT
+
+
+def limits_of(state: FleetState, model: ModelName) -> Thresholds | None:
+    """From where on a worker of the model is busy, if an operator said so."""
+    setting = state.settings.get(("thresholds", model))
+    return setting if isinstance(setting, Thresholds) else None
 
 
 def is_held(state: FleetState, worker: Registration) -> bool:

@@ -294,7 +294,15 @@ def _worker_set(state: FleetState, meaning: SetMeaning) -> WorkerSet:
 
 def derive(state: FleetState, meaning: SetMeaning, worker: Registration) -> Worker:
     """The worker with what its facts mean."""
-    reasons = tuple(blockers(state, meaning, worker))
+    return _shown(worker, tuple(blockers(state, meaning, worker)))
+
+
+def derive_routable(worker: Registration) -> Worker:
+    """The same of a worker that is known to be routable, sooner."""
+    return _shown(worker, ())
+
+
+def _shown(worker: Registration, reasons: tuple[Blocker, ...]) -> Worker:
     return Worker(
         namespace=worker.namespace,
         worker_id=worker.worker_id,

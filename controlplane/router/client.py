@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final, Self
 from weakref import WeakKeyDictionary
@@ -19,26 +19,23 @@ from controlplane.settings import Settings
 from controlplane.telemetry import PickTally, RouterMetrics
 from controlplane.viewfeed import ViewFeed, decode_head, live_entry
 from controlplane.waking import Nap
-from events import ControlPlaneError, ModelName, Namespace, Revision, Role, check_role
+from events import ControlPlaneError, Namespace, Revision
 from projections import (
     Change,
     DivergenceError,
     Fleet,
-    ModelUnavailableError,
-    Policy,
-    RandomNumbers,
     SequenceGapError,
-    Wanted,
-    Worker,
 )
 
 from .catching import NotYetError, catch_up
 from .changes import ChangeReader
+from .choosing import Choosing
 from .core import CatchUp, Core, Diverged, Effect, Moved, Source
 from .counting import Counting
 from .keeping import Keeper
+from .loads import Loads
 from .movement import Movement, in_time
-from .picker import Picker, PolicyName
+from .picker import Picker
 from .replica import Replica
 from .showing import Showing
 from .syncing import Syncing
@@ -52,9 +49,11 @@ SHOW_EVERY_S: Final = 1.0
 SLICE_S: Final = 0.02
 """So long may a backlog of live messages keep the event loop from others."""
 LIVE_MAX: Final = 8192
+LOADS_MAX: Final = 32_768
+"""So many load reports wait; then the oldest go, which are the least worth."""
 
 
-class RouterView(Lifetime):
+class RouterView(Lifetime, Choosing):
     """A router's view. Entering never needs the broker; see ``source`` and `synced`."""
 
     def __init__(  # noqa: PLR0913 - keyword-only, one for each part
@@ -100,7 +99,13 @@ class RouterView(Lifetime):
         self._movement = Movement(broker.url)
         self._syncing = Syncing(log, self._movement, lambda: self._core)
         self._wanted: asyncio.Queue[CatchUp] = asyncio.Queue(maxsize=1)
-        self._picker = Picker(clock, self.tally)
+        self._loads = Loads(
+            clock,
+            self.tally,
+            fresh_s=settings.load_fresh_s,
+            forget_s=settings.load_forget_s,
+        )
+        self._picker = Picker(clock, self.tally, self._loads)
         self._teller = Teller(
             broker,
             feed.names,
@@ -171,51 +176,6 @@ class RouterView(Lifetime):
         away = "" if self._broker.connected else f"; no broker at {self._broker.url}"
         return f"the view is at revision {self.revision} ({self.source}){away}"
 
-    # ---- picking ---------------------------------------------------------------
-    def pick(
-        self,
-        model: ModelName,
-        *,
-        role: Role | str | None = None,
-        capability: str | None = None,
-        adapter: ModelName | None = None,
-        namespace: Namespace | None = None,
-        policy: PolicyName | Policy = "weighted_random",
-        key: str | None = None,
-        rng: RandomNumbers | None = None,
-        exclude: Collection[Worker] = (),
-    ) -> Worker:
-        """A worker for one request. Never waits; takes microseconds.
-
-        Raises `ModelNotFoundError` for a name never served, `ModelUnavailableError`
-        when nobody can take it (``reasons`` counts why), before the first sync
-        (nobody knows yet what was served), or if the view is staler than
-        ``max_stale_s``.
-        """
-        self._check_usable(model)
-        wanted = Wanted(
-            model=model,
-            role=None if role is None else check_role(role),
-            capability=capability,
-            adapter=adapter,
-            namespace=namespace,
-        )
-        del key
-        return self._picker.pick(self.fleet, wanted, policy, rng, exclude)
-
-    def eject(self, worker: Worker, for_s: float = 5.0) -> None:
-        """Do not pick ``worker`` for a while: a connection to it failed here."""
-        self._picker.eject(worker, for_s)
-        self._teller.report("ejected")
-
-    def _check_usable(self, model: ModelName) -> None:
-        if self._core.replica is None:
-            self.tally.fail("model_unavailable")
-            raise ModelUnavailableError(model=model, reasons={"not_synced": 1})
-        if self._max_stale_s is not None and self.stale_for_s > self._max_stale_s:
-            self.tally.fail("stale")
-            raise ModelUnavailableError(model=model, reasons={"stale": 1})
-
     # ---- changes ---------------------------------------------------------------
     def changes(self, *, initial: bool = True) -> AsyncIterator[Change]:
         """What changes for workers from now on, coalesced per worker, for ever.
@@ -247,6 +207,7 @@ class RouterView(Lifetime):
             self._serve_checkpoint()
             tasks.create_task(self._follow_live(live))
             tasks.create_task(self._follow_heads(heads))
+            tasks.create_task(self._follow_loads())
             tasks.create_task(self._catch_up_when_wanted())
             tasks.create_task(self._tick())
             if self._counting.is_on:
@@ -334,6 +295,24 @@ class RouterView(Lifetime):
             if head is not None:
                 self._do(self._core.head(head, self._clock.monotonic()))
 
+    async def _follow_loads(self) -> None:
+        """Hear of loads, if that is allowed: picks are made without them too."""
+        names, pause_at = self._feed.names, self._clock.monotonic() + SLICE_S
+        try:
+            loads = await self._broker.subscribe(names.all_loads, limit=LOADS_MAX)
+        except ControlPlaneError as error:
+            _log.warning("loads not heard", reason=str(error))
+            return
+        try:
+            async for message in loads:
+                subject = names.relative(message.subject)
+                self._loads.hear(subject, message.payload, self.fleet)
+                if self._clock.monotonic() >= pause_at:
+                    await asyncio.sleep(0)
+                    pause_at = self._clock.monotonic() + SLICE_S
+        finally:
+            await loads.close()
+
     async def _catch_up_when_wanted(self) -> None:
         while True:
             request = await self._wanted.get()
@@ -373,6 +352,7 @@ class RouterView(Lifetime):
 
     async def _keep_showing(self) -> None:
         while True:
+            self._loads.forget()
             self._counting.show(self._core, self.stale_for_s)
             await asyncio.sleep(SHOW_EVERY_S)
 

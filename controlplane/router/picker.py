@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from random import Random
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
 
 from controlplane.clock import Clock
 from controlplane.errors import SettingsError
 from controlplane.telemetry import PickTally
+from events import Role
 from projections import (
     Candidates,
     Fleet,
@@ -16,73 +19,87 @@ from projections import (
     ModelUnavailableError,
     Policy,
     RandomNumbers,
+    Registration,
+    Ring,
     Wanted,
     Worker,
     WorkerKey,
+    WorkerSetKey,
     candidates,
-    pick_in_turn,
-    pick_weighted,
+    derive_routable,
+    draw_in_turn,
+    draw_weighted,
+    groups,
+    only,
+    rendezvous,
 )
 
-PolicyName: TypeAlias = Literal["weighted_random", "round_robin"]
+from .loads import Loads
+from .ranking import Ranking
+
+PolicyName: TypeAlias = Literal[
+    "weighted_random", "round_robin", "least_loaded", "consistent_hash"
+]
+POLICIES: Final[tuple[str, ...]] = get_args(PolicyName)
 TRIES: Final = 8
 """Picks again so often when the pick is one to leave out, before it looks closely."""
+WORTH: Final = 16
+"""…and once more for so many candidates: looking closely costs so much more then…"""
+TRIES_MAX: Final = 64
+"""…but not more often."""
 TURNS_MAX: Final = 4096
+RINGS_MAX: Final = 256
+
+
+class Ask(msgspec.Struct, frozen=True, gc=False):
+    """How a caller wants a worker chosen. ``key`` is for consistent_hash."""
+
+    policy: PolicyName | Policy = "weighted_random"
+    key: str | None = None
+    rng: RandomNumbers | None = None
+    exclude: Collection[Worker] = ()
 
 
 class Picker:
-    """Chooses workers out of a fleet; counts what came of it in ``tally``."""
+    """Chooses workers out of a fleet; counts what came of it in ``tally``.
 
-    def __init__(self, clock: Clock, tally: PickTally) -> None:
-        """Ejections are timed by ``clock``."""
-        self._clock, self._tally = clock, tally
+    Leaving few out is done by choosing again: the shares come out the same. Only when
+    that does not help, or the policy is the caller's, are candidates gathered without
+    them, which costs as much as there are workers.
+    """
+
+    def __init__(self, clock: Clock, tally: PickTally, loads: Loads) -> None:
+        """Ejections are timed by ``clock``; ``loads`` say who is busy."""
+        self._clock, self._tally, self._loads = clock, tally, loads
         self._ejected: dict[WorkerKey, float] = {}
         self._rng = Random()  # noqa: S311 - spreads load, guards nothing
-        self._turns: dict[Wanted, int] = {}
+        self._turns: dict[Hashable, int] = {}
+        self._rings: dict[Hashable, Ring] = {}
 
-    def pick(
-        self,
-        fleet: Fleet,
-        wanted: Wanted,
-        policy: PolicyName | Policy,
-        rng: RandomNumbers | None,
-        exclude: Collection[Worker],
-    ) -> Worker:
+    # ---- asking ----------------------------------------------------------------
+    def pick(self, fleet: Fleet, wanted: Wanted, ask: Ask) -> Worker:
         """A worker out of ``fleet``. Raises as `RouterView.pick`."""
-        kept_out = self._kept_out(exclude) if exclude or self._ejected else ()
+        _check(ask)
+        kept_out = self._kept_out(ask.exclude) if ask.exclude or self._ejected else ()
         try:
-            worker = self._pick(fleet, wanted, policy, rng or self._rng, kept_out)
-        except ModelNotFoundError:
-            self._tally.fail("model_not_found")
-            raise
-        except ModelUnavailableError:
-            self._tally.fail("model_unavailable")
+            worker = self._pick(fleet, wanted, ask, kept_out)
+        except (ModelNotFoundError, ModelUnavailableError) as error:
+            self._fail(error)
             raise
         self._tally.picked += 1
         return worker
 
-    def _pick(
-        self,
-        fleet: Fleet,
-        wanted: Wanted,
-        policy: PolicyName | Policy,
-        rng: RandomNumbers,
-        kept_out: Collection[WorkerKey],
-    ) -> Worker:
-        """Leaving few out is done by picking again: the shares come out the same.
-
-        Only when that does not help, or the policy is the caller's, are candidates
-        gathered without them, which costs as much as there are workers.
-        """
-        found = candidates(fleet, wanted, (), fleet.visible)
-        if not callable(policy):
-            for _ in range(TRIES):
-                worker = self._choose(fleet, wanted, found, policy, rng)
-                if not kept_out or (worker.namespace, worker.worker_id) not in kept_out:
-                    return worker
-        if kept_out:
-            found = candidates(fleet, wanted, kept_out, fleet.visible)
-        return self._choose(fleet, wanted, found, policy, rng)
+    def pick_group(self, fleet: Fleet, wanted: Wanted, ask: Ask) -> dict[Role, Worker]:
+        """A worker of each role that a request needs. Raises as `pick`."""
+        _check(ask)
+        kept_out = self._kept_out(ask.exclude)
+        try:
+            group = self._group(fleet, wanted, ask, kept_out)
+        except (ModelNotFoundError, ModelUnavailableError) as error:
+            self._fail(error)
+            raise
+        self._tally.picked += 1
+        return group
 
     def eject(self, worker: Worker, for_s: float) -> None:
         """Do not pick ``worker`` for ``for_s`` seconds."""
@@ -96,31 +113,143 @@ class Picker:
         self._forgive()
         return tuple(sorted(self._ejected))
 
-    def _choose(
-        self,
-        fleet: Fleet,
-        wanted: Wanted,
-        found: Candidates,
-        policy: PolicyName | Policy,
-        rng: RandomNumbers,
+    # ---- choosing --------------------------------------------------------------
+    def _pick(
+        self, fleet: Fleet, wanted: Wanted, ask: Ask, kept_out: Collection[WorkerKey]
     ) -> Worker:
-        if policy == "weighted_random":
-            return pick_weighted(fleet, found, rng)
-        if policy == "round_robin":
-            return pick_in_turn(fleet, found, self._turn_of(wanted))
-        if callable(policy):
-            return policy(found.workers(fleet))
-        rule = "weighted_random, round_robin or a callable in this version"
-        raise SettingsError(field="policy", value=policy, rule=rule)
+        found = candidates(fleet, wanted, (), fleet.visible)
+        if not callable(ask.policy):
+            name = (wanted, fleet.visible)
+            chosen = self._quickly(name, found, ask, kept_out)
+            if chosen is not None:
+                return self._sent(chosen)
+        if kept_out:
+            found = candidates(fleet, wanted, kept_out, fleet.visible)
+        return self._closely(fleet, found, ask)
 
-    def _turn_of(self, wanted: Wanted) -> int:
+    def _group(
+        self, fleet: Fleet, wanted: Wanted, ask: Ask, kept_out: Collection[WorkerKey]
+    ) -> dict[Role, Worker]:
+        whole = groups(fleet, wanted, kept_out, fleet.visible)
+        name = ("group", wanted, fleet.visible)
+        chosen = None
+        if not (kept_out or callable(ask.policy)):
+            chosen = self._quickly(name, whole.entries, ask, ())
+        entry = (
+            self._closely(fleet, whole.entries, ask)
+            if chosen is None
+            else self._sent(chosen)
+        )
+        partners = whole.partners[_set_of(fleet, entry)]
+        found = {entry.role: entry}
+        for role, partner in partners.items():
+            found[role] = self._pick(fleet, partner, ask, kept_out)
+        return found
+
+    def _quickly(
+        self,
+        name: Hashable,
+        found: Candidates,
+        ask: Ask,
+        kept_out: Collection[WorkerKey],
+    ) -> Registration | None:
+        """One of ``found``, if a few tries give one that is not to be left out.
+
+        ``name`` is what the candidates are remembered by.
+        """
+        ranking, avoid = None, False
+        if found.limited or ask.policy == "least_loaded":
+            ranking = self._loads.ranking(name, found)
+            avoid = found.limited and ranking.any_busy and ranking.any_free
+        tries = min(TRIES_MAX, max(TRIES, len(found) // WORTH))
+        for attempt in range(tries):
+            worker = self._draw(name, found, ask, ranking, attempt, kept_out)
+            if worker.key in kept_out:
+                continue
+            if ranking is None or not ranking.is_busy(worker.key):
+                return worker
+            if not avoid:
+                self._tally.all_busy += 1
+                return worker
+        return None
+
+    def _closely(self, fleet: Fleet, found: Candidates, ask: Ask) -> Worker:
+        """One of ``found``, of whom nobody is to be left out but the busy."""
+        if callable(ask.policy):
+            return ask.policy(found.workers(fleet))
+        ranking = self._loads.ranked(found)
+        if ranking.any_busy and ranking.any_free:
+            busy = ranking.is_busy
+            found = only(found, lambda _, worker: not busy(worker.key))
+            ranking = self._loads.ranked(found)
+        elif ranking.any_busy:
+            self._tally.all_busy += 1
+        if ask.policy == "consistent_hash":
+            return self._sent(rendezvous(found, ask.key or ""))
+        return self._sent(self._draw(None, found, ask, ranking, 0, ()))
+
+    def _draw(
+        self,
+        name: Hashable,
+        found: Candidates,
+        ask: Ask,
+        ranking: Ranking | None,
+        attempt: int,
+        kept_out: Collection[WorkerKey],
+    ) -> Registration:
+        """One of ``found`` by the policy; not always one that is not kept out."""
+        rng = ask.rng or self._rng
+        if ask.policy == "weighted_random":
+            return draw_weighted(found, rng)
+        if ask.policy == "round_robin":
+            return draw_in_turn(found, self._turn_of(name))
+        if ask.policy == "consistent_hash":
+            return self._ring(name, found).owner(ask.key or "", attempt)
+        ranking = ranking or self._loads.ranking(name, found)
+        return self._least(found, rng, ranking, kept_out)
+
+    def _least(
+        self,
+        found: Candidates,
+        rng: RandomNumbers,
+        ranking: Ranking,
+        kept_out: Collection[WorkerKey],
+    ) -> Registration:
+        """The least loaded, as far as reports are believed.
+
+        A worker without a report gets what it would get by weight: it may be idle, and
+        it may be full. The rest goes to the least loaded of the others.
+        """
+        at_random = draw_weighted(found, rng)
+        if ranking.silent == len(found):
+            return at_random
+        since = self._loads.since(rng.random())
+        if not ranking.is_known(at_random.key, since):
+            return at_random
+        return ranking.least(rng, since, kept_out) or at_random
+
+    def _ring(self, name: Hashable, found: Candidates) -> Ring:
+        ring = self._rings.get(name)
+        if ring is None:
+            if len(self._rings) >= RINGS_MAX:
+                self._rings.clear()
+            ring = self._rings[name] = Ring()
+        ring.match(found)
+        return ring
+
+    def _turn_of(self, name: Hashable) -> int:
         """Each wish has turns of its own: others' picks must not skip its workers."""
         if len(self._turns) >= TURNS_MAX:
             self._turns.clear()
-        turn = self._turns.get(wanted, 0)
-        self._turns[wanted] = turn + 1
+        turn = self._turns.get(name, 0)
+        self._turns[name] = turn + 1
         return turn
 
+    def _sent(self, worker: Registration) -> Worker:
+        self._loads.sent(worker.key)
+        return derive_routable(worker)
+
+    # ---- leaving out -----------------------------------------------------------
     def _kept_out(self, exclude: Collection[Worker]) -> Collection[WorkerKey]:
         self._forgive()
         keys = {(worker.namespace, worker.worker_id) for worker in exclude}
@@ -129,3 +258,22 @@ class Picker:
     def _forgive(self) -> None:
         now = self._clock.monotonic()
         self._ejected = {k: t for k, t in self._ejected.items() if t > now}
+
+    def _fail(self, error: ModelNotFoundError | ModelUnavailableError) -> None:
+        unknown = isinstance(error, ModelNotFoundError)
+        self._tally.fail("model_not_found" if unknown else "model_unavailable")
+
+
+def _check(ask: Ask) -> None:
+    """Raise `SettingsError` for a policy that is none, or lacks its key."""
+    if ask.policy == "consistent_hash":
+        if not isinstance(ask.key, str):
+            rule = "a string: policy consistent_hash gives equal keys to one worker"
+            raise SettingsError(field="key", value=ask.key, rule=rule)
+    elif not callable(ask.policy) and ask.policy not in POLICIES:
+        rule = f"{', '.join(POLICIES)}, or a callable"
+        raise SettingsError(field="policy", value=ask.policy, rule=rule)
+
+
+def _set_of(fleet: Fleet, worker: Worker) -> WorkerSetKey:
+    return fleet.state.workers[worker.namespace, worker.worker_id].set_key

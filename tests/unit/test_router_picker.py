@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from controlplane.errors import SettingsError
-from controlplane.router.picker import Picker
+from controlplane.router.loads import Loads
+from controlplane.router.picker import Ask, Picker
 from controlplane.telemetry import PickTally
 from projections import Fleet, ModelNotFoundError, ModelUnavailableError, Wanted
 from tests.support.fleet_builder import (
@@ -51,14 +52,18 @@ def clock():
     return HandClock()
 
 
+def picker_of(clock):
+    tally = PickTally()
+    return Picker(clock, tally, Loads(clock, tally, fresh_s=5.0, forget_s=15.0))
+
+
 @pytest.fixture
 def picker(clock):
-    return Picker(clock, PickTally())
+    return picker_of(clock)
 
 
 def pick(picker, fleet=FOUR, wanted=WANTED, policy="weighted_random", **options):
-    rng, exclude = options.get("rng"), options.get("exclude", ())
-    return picker.pick(fleet, wanted, policy, rng, exclude)
+    return picker.pick(fleet, wanted, Ask(policy, **options))
 
 
 def ids(picker, count, **options):
@@ -66,7 +71,7 @@ def ids(picker, count, **options):
 
 
 def test_equal_seeds_pick_the_same_in_two_routers(clock):
-    routers = [Picker(clock, PickTally()) for _ in range(2)]
+    routers = [picker_of(clock) for _ in range(2)]
     fleets = [FOUR, Fleet(FOUR.state, revision=FOUR.revision)]
     picks = [
         ids(router, 50, fleet=fleet, rng=seeded(7), exclude=[FOUR.worker("a", "a2")])
