@@ -28,7 +28,9 @@ from typing import Final
 from controlplane.server import die_with
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
-POLL_S: Final = 0.05
+POLL_S: Final = 0.02
+POLL_S_MAX: Final = 0.5
+"""Looking through all processes of a large machine costs some time."""
 
 
 class Child:
@@ -78,7 +80,8 @@ class Child:
 
     def signal(self, number: int) -> None:
         """Send it a signal, if it runs."""
-        with self._lock:
+        # What changed its user is not ours to signal; it ends when it ends.
+        with self._lock, suppress(ProcessLookupError, PermissionError):
             if self._running:
                 os.kill(self.pid, number)
 
@@ -89,13 +92,14 @@ class Child:
     async def end_kin(self, within_s: float) -> None:
         """End what it left behind: SIGTERM, and ``within_s`` later SIGKILL."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + within_s
+        deadline, poll_s = loop.time() + within_s, POLL_S
         if self._kin():
             self._signal_kin(signal.SIGTERM)
         while self._kin():
             if loop.time() >= deadline:
                 self._signal_kin(signal.SIGKILL)
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(poll_s)
+            poll_s = min(poll_s * 2, POLL_S_MAX)
 
     def _signal_kin(self, number: int) -> None:
         self.signal(number)

@@ -230,7 +230,6 @@ class Sidecar:
     async def _watch_notices(self) -> None:
         async for notice in self._worker.notices():
             if notice.kind == "drain_requested":
-                _log.info("drain requested", reason=notice.reason)
                 self._feed(DrainAsked(notice.reason))
                 self._orders.set()
             elif notice.kind == "quarantined":
