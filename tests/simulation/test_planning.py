@@ -22,7 +22,7 @@ SEEDS = range(1, 301)
 LENGTHS = ("for_s", "down_s", "gone_s", "restart_s", "hold_s")
 BY_HAND = {(Enter, "label_bytes"), (SpoilSnapshot, "chunk")}
 """What only plans that are written by hand make use of."""
-ONLY_BY_HAND = {(Plant, "where"): {"false_head"}}
+ONLY_BY_HAND = {(Plant, "where"): {"false_head"}, (Operate, "verb"): {"drain"}}
 """Values that are not drawn either."""
 LATE_S = 60.0
 """A worker that left may come again so long after the last fault."""
