@@ -18,6 +18,7 @@ from events import (
     Record,
     Revision,
     Status,
+    StoredRecord,
     TrafficWeightSet,
     WorkerDeregistered,
     WorkerExpired,
@@ -241,6 +242,13 @@ class EventLog:
         async for batch in messages:
             yield [self.record(message) for message in batch]
 
+    async def read_stored(
+        self, after: Revision = 0, until: Revision | None = None
+    ) -> AsyncIterator[list[StoredRecord]]:
+        """As `read_batches`, with each payload as it is stored."""
+        async for batch in self._broker.read(self._stream, after=after, until=until):
+            yield [self._stored(message) for message in batch]
+
     async def on_subject(
         self, subject: str, after: Revision, until: Revision
     ) -> list[Record]:
@@ -308,6 +316,14 @@ class EventLog:
     def record(self, message: Message) -> Record:
         """The record that a stored message is."""
         return decode_record(
+            message.sequence,
+            _recorded_at(message.headers, message.stored_at),
+            self.names.relative(message.subject),
+            message.payload,
+        )
+
+    def _stored(self, message: Message) -> StoredRecord:
+        return StoredRecord(
             message.sequence,
             _recorded_at(message.headers, message.stored_at),
             self.names.relative(message.subject),

@@ -1,0 +1,50 @@
+"""An archive as a history, so that every look back works without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from controlplane.playback import Ends
+from events import Cell, Record, Revision
+
+from .reading import Archive
+
+
+class ArchiveHistory:
+    """The history in an archive. Raises `ArchiveUnusableError`'s kinds."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the manifest of the archive at ``path``."""
+        self.archive = Archive(path)
+        self.manifest = self.archive.manifest()
+
+    @property
+    def cell(self) -> Cell:
+        """The cell whose log was exported."""
+        return self.manifest.cell
+
+    @property
+    def log_id(self) -> str | None:
+        """The identity of the log that was exported."""
+        return self.manifest.log_id
+
+    async def ends(self) -> Ends:
+        """Where the log stood when it was exported."""
+        manifest = self.manifest
+        return Ends(
+            manifest.first_revision, manifest.last_revision, manifest.exported_at
+        )
+
+    async def batches(
+        self, after: Revision = 0, until: Revision | None = None
+    ) -> AsyncIterator[list[Record]]:
+        """Yield the archive's records in (after, until]."""
+        for records in self.archive.records(after, until):
+            yield records
+
+    async def at(self, revision: Revision) -> Record | None:
+        """The archive's record at ``revision``."""
+        for records in self.archive.records(revision - 1, revision):
+            return records[0]
+        return None

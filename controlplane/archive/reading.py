@@ -1,0 +1,221 @@
+"""Reading an archive: block by block, none believed before its checksum was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final, TypeVar
+
+import msgspec
+
+from events import (
+    UNREADABLE,
+    Record,
+    Revision,
+    StoredRecord,
+    records_of,
+    stored_of,
+)
+
+from .errors import (
+    ArchiveDamagedError,
+    ArchiveMissingError,
+    ArchiveNewerError,
+    ArchiveTruncatedError,
+)
+from .form import (
+    BLOCK,
+    FORMAT,
+    MANIFEST,
+    Chain,
+    Format,
+    Header,
+    Manifest,
+    Mark,
+    read_ending,
+)
+from .frames import FramesEndedError, FramesError, Unpacked, find_footer
+
+R = TypeVar("R", Record, StoredRecord)
+_WRONG: Final = (FramesError, *UNREADABLE, ValueError)
+_MARK: Final = msgspec.json.Decoder(Mark)
+_FORMAT: Final = msgspec.json.Decoder(Format)
+_HEADER: Final = msgspec.json.Decoder(Header)
+
+
+def read_archive(path: str | Path) -> Iterator[Record]:
+    """Yield every record of the archive at ``path``, in order.
+
+    Records are decided as they were in the log: what could not be read stands in its
+    place. Raises `ArchiveMissingError`, `ArchiveTruncatedError`,
+    `ArchiveDamagedError` or `ArchiveNewerError`, at the latest at the end; all are
+    `ArchiveUnusableError`, and every record before it is sound.
+    """
+    for records in Archive(Path(path)).records():
+        yield from records
+
+
+class Archive:
+    """The archive at ``path``. Each call reads the file, and raises as `read_archive`.
+
+    One at a time: the pieces of a file are cheap to open, and nothing stays open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is read yet."""
+        self.path = path
+
+    def manifest(self) -> Manifest:
+        """What it holds, by its own word where that is quickly found."""
+        with _opened(self.path) as file:
+            offset = find_footer(file)
+            if offset is not None:
+                try:
+                    _Place(self.path).read_header(_unpacked(file, 0))
+                    return read_ending(_unpacked(file, offset).line())
+                except (*_WRONG, FramesEndedError):
+                    pass  # reading all of it says what is wrong, if anything is
+        return self.verified()
+
+    def verified(self) -> Manifest:
+        """What it holds, after reading all of it."""
+        walk = _walk(self.path)
+        while True:
+            try:
+                next(walk)
+            except StopIteration as end:
+                manifest: Manifest = end.value
+                return manifest
+
+    def records(
+        self, after: Revision = 0, until: Revision | None = None
+    ) -> Iterator[list[Record]]:
+        """Yield the records in (after, until], block by block."""
+        return self._within(records_of, after, until)
+
+    def stored(
+        self, after: Revision = 0, until: Revision | None = None
+    ) -> Iterator[list[StoredRecord]]:
+        """As `records`, with each payload as it was stored."""
+        return self._within(stored_of, after, until)
+
+    def _within(
+        self,
+        decode: Callable[[bytes], list[R]],
+        after: Revision,
+        until: Revision | None,
+    ) -> Iterator[list[R]]:
+        sound: Revision = 0
+        for lines, mark in _walk(self.path):
+            if mark.last_revision > after:
+                records = _decoded(self.path, decode, lines, mark, sound)
+                if records[0].revision <= after or (
+                    until is not None and mark.last_revision > until
+                ):
+                    records = [
+                        record
+                        for record in records
+                        if after < record.revision
+                        and (until is None or record.revision <= until)
+                    ]
+                if records:
+                    yield records
+            sound = mark.last_revision
+            if until is not None and sound >= until:
+                return
+
+
+def _decoded(
+    path: Path,
+    decode: Callable[[bytes], list[R]],
+    lines: bytes,
+    mark: Mark,
+    sound: Revision,
+) -> list[R]:
+    try:
+        records = decode(lines)
+    except UNREADABLE as error:
+        raise ArchiveDamagedError(path, after=sound, why=str(error)) from error
+    if len(records) != mark.records or records[-1].revision != mark.last_revision:
+        why = f"block {mark.block} does not hold what it says"
+        raise ArchiveDamagedError(path, after=sound, why=why)
+    return records
+
+
+def _walk(path: Path) -> Generator[tuple[bytes, Mark], None, Manifest]:
+    """Yield the lines of each block, once its checksum was seen; the manifest."""
+    place = _Place(path)
+    with _opened(path) as file, place.errors(file):
+        source = _unpacked(file, 0)
+        header, chain = place.read_header(source)
+        while not source.peek(MANIFEST):
+            lines, last = source.through_line_with(BLOCK)
+            if not last:
+                raise FramesEndedError
+            mark = _MARK.decode(last)
+            chain.take(lines, mark)
+            place.after = chain.last_revision
+            yield lines, mark
+        manifest = read_ending(source.line())
+        expected = chain.manifest(header, manifest.last_revision, manifest.exported_at)
+        if manifest != expected or manifest.last_revision < chain.last_revision:
+            message = "the manifest does not say what was read"
+            raise ValueError(message)
+        if source.line():
+            message = "something stands behind the manifest"
+            raise ValueError(message)
+        return manifest
+
+
+class _Place:
+    """How far a file was read: what is said when it ends or breaks there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.after: Revision = 0
+
+    def read_header(self, source: Unpacked) -> tuple[Header, Chain]:
+        """The first line. Raises `ArchiveNewerError`, and what `errors` takes."""
+        line = source.line()
+        if not line.endswith(b"\n"):
+            raise FramesEndedError
+        try:
+            found = _FORMAT.decode(line).archive
+        except UNREADABLE as error:
+            message = "it does not begin as an archive does"
+            raise ValueError(message) from error
+        if found > FORMAT:
+            raise ArchiveNewerError(self._path, found=found, known=FORMAT)
+        return _HEADER.decode(line), Chain(line)
+
+    @contextmanager
+    def errors(self, file: BinaryIO) -> Iterator[None]:
+        """Say what is wrong with the file, and up to where it is sound."""
+        try:
+            yield
+        except FramesEndedError as error:
+            if find_footer(file) is None:
+                raise ArchiveTruncatedError(self._path, after=self.after) from error
+            why = "a piece of it is not whole"
+            raise self._damaged(why) from error
+        except _WRONG as error:
+            raise self._damaged(str(error)) from error
+
+    def _damaged(self, why: str) -> ArchiveDamagedError:
+        return ArchiveDamagedError(self._path, after=self.after, why=why)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        file = path.open("rb")
+    except (OSError, ValueError) as error:
+        raise ArchiveMissingError(path, str(error)) from error
+    with file:
+        yield file
+
+
+def _unpacked(file: BinaryIO, offset: int) -> Unpacked:
+    file.seek(offset)
+    return Unpacked(file)
