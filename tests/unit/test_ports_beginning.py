@@ -20,7 +20,7 @@ from tests.support.fleet_builder import (
     given,
     released,
 )
-from tests.support.port_cell import END, HOST, SETTINGS, STORY, Cell, told
+from tests.support.port_cell import BRIEF, END, HOST, SETTINGS, STORY, Cell, told
 from tests.support.waiting import eventually
 
 
@@ -154,10 +154,11 @@ async def test_a_snapshot_that_cannot_be_read_is_done_without(cell, failure):
 async def test_who_waits_too_long_for_a_snapshot_reads_the_log(cell):
     await cell.snapshot(END)
     cell.broker.hangs = {cell.log.names.snapshot_stream}
-    await cell.watch.look()
+    watch = cell.another(BRIEF)
+    await watch.look()
     assert cell.broker.afters == [0]
-    assert cell.watch.known == told(STORY)
-    watch = cell.another(cp.Settings(connect_timeout_s=60.0))
+    assert watch.known == told(STORY)
+    watch = cell.another()
     looking = asyncio.create_task(watch.look())
     await eventually(lambda: cell.broker.hung == 2)
     looking.cancel()
@@ -271,4 +272,4 @@ async def test_a_purged_log_says_why_its_snapshot_is_not_read(cell):
     failure = cp.LogUnavailableError(url="nats://x", doing="reading")
     cell.broker.fails[cell.log.names.snapshot_stream] = failure
     with pytest.raises(cp.LogUnavailableError):
-        await cell.another().look()
+        await cell.another(BRIEF).look()
