@@ -68,7 +68,8 @@ WAITING_SAID_EVERY_S: Final = 10.0
 REASON_MAX: Final = 250
 """Characters of a reason that the log keeps."""
 FIRST_PROBES_S: Final = 0.5
-"""A child that was not healthy yet is asked at least so often."""
+"""A child that was not healthy yet is asked at least so often: it is waited for."""
+UNHEALTHY_SAID_EVERY_S: Final = 30.0
 ORDERS_EVERY_S: Final = 1.0
 """So often a drained worker looks whether it has to be."""
 ANSWER_S: Final = 0.5
@@ -328,11 +329,16 @@ class Sidecar:
 
     async def _probe(self, plan: Plan, http: PortBlock) -> None:
         """Ask for the child's health for as long as it runs."""
+        said_at = _now()
         while self._child.running:
-            self._feed(await probed(plan, http))
+            answered = await probed(plan, http)
+            self._feed(answered)
             pause_s = plan.health_interval_s
-            if not self._core.was_healthy:  # the sooner it is ready the better
+            if not self._core.was_healthy:
                 pause_s = min(pause_s, FIRST_PROBES_S)
+                if _now() - said_at >= UNHEALTHY_SAID_EVERY_S:
+                    said_at = _now()
+                    _log.info("child not healthy yet", answer=answered.said)
             await asyncio.sleep(pause_s)
 
     async def _scrape(self, plan: Plan, url: str) -> None:

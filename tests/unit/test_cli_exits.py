@@ -17,6 +17,7 @@ from controlplane.cli.exits import (
 )
 from controlplane.cli.history import parse_until
 from controlplane.cli.records import record_document
+from controlplane.sidecar import ChildNotHealthyError, ChildNotStartedError
 from events import InvalidIdentityError, UndecodableRecordError, json_schema
 from projections import (
     DivergenceError,
@@ -44,6 +45,15 @@ CODES = [
     (errors.LogFullError(stream="CP_X_LOG", reason="maximum bytes"), 75),
     (errors.PortsExhaustedError(wanted=8, free=9, largest_hole=7, resting=2), 75),
     (TimeoutError(), 75),
+    (errors.LeaseLostError(namespace="ns", worker_id="w", reason="taken"), 75),
+    (ChildNotStartedError(command="vllm", reason="No such file"), 75),
+    (ChildNotHealthyError(within_s=5.0, last_answer="503"), 75),
+    (
+        errors.IncarnationSupersededError(
+            namespace="ns", worker_id="w", incarnation="a", by="b"
+        ),
+        78,
+    ),
     (CellMissingError(cell="c", url=URL, missing=("CP_C_LOG",)), 78),
     (errors.StreamMissingError(url=URL, doing="reading", reason="not found"), 78),
     (errors.TopologyDriftError(differences=["stream A: b is c", "d"]), 78),
@@ -70,6 +80,12 @@ USAGE = [
     ["models", "--url", "foo://x"],
     ["models", "--url", "127.0.0.1:99999"],
     ["models", "--log-level", "loud"],
+    ["run", "--", "vllm"],
+    ["run", "--model", "m"],
+    ["run", "--model", "m", "--", "vllm", "{grpc}"],
+    ["run", "--model", "m", "--ports", "kv", "--", "vllm"],
+    ["run", "--model", "m", "--lease-ttl", "1", "--", "vllm"],
+    ["run", "--model", "m", "vllm", "--port", "1"],
     ["pick"],
     ["pick", "*"],
     ["pick", "m" * 257],
