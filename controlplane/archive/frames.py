@@ -100,11 +100,11 @@ class Unpacked:
     def through_line_with(self, start: bytes) -> tuple[bytes, bytes]:
         """All lines before the next one that begins with ``start``, and that one.
 
-        There is at least one before it. Both are empty when there is no such line.
+        There is at least one before it. Without such a line: all the rest, and none.
         """
         before = self._through(b"\n" + start)
         if not before.endswith(start):
-            return b"", b""
+            return before, b""
         return before[: -len(start)], start + self.line()
 
     def peek(self, start: bytes) -> bool:

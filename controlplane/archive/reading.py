@@ -152,7 +152,7 @@ def _walk(path: Path) -> Generator[tuple[bytes, Mark], None, Manifest]:
         while not source.peek(MANIFEST):
             lines, last = source.through_line_with(BLOCK)
             if not last:
-                raise FramesEndedError
+                raise _cut(lines)
             mark = _MARK.decode(last)
             chain.take(lines, mark)
             place.after = chain.last_revision
@@ -166,6 +166,13 @@ def _walk(path: Path) -> Generator[tuple[bytes, Mark], None, Manifest]:
             message = "something stands behind the manifest"
             raise ValueError(message)
         return manifest
+
+
+def _cut(rest: bytes) -> Exception:
+    """What it means that no block ends in ``rest``."""
+    if MANIFEST in rest:
+        return ValueError("the last block has no end")
+    return FramesEndedError()
 
 
 class _Place:

@@ -1,0 +1,370 @@
+"""Export and import may be killed at any point, and refuse what would mix logs."""
+
+import fcntl
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.archive import (
+    ArchiveDamagedError,
+    ExportRefusedError,
+    ImportRefusedError,
+    ImportUnfinishedError,
+    check_import,
+    export_log,
+    import_archive,
+    read_archive,
+)
+from controlplane.archive.frames import frame
+from controlplane.archive.importing import IMPORTED
+from controlplane.broker import Outgoing
+from controlplane.broker.memory import MemoryServer
+from controlplane.errors import (
+    AppendOutcomeUnknownError,
+    HistoryTruncatedError,
+    LogFullError,
+)
+from controlplane.projector.leadership import Leadership
+from tests.support.archived import (
+    KilledError,
+    LogCell,
+    digests,
+    edited,
+    lines_of,
+    rewrite,
+    small_pieces,
+)
+from tests.support.fleet_builder import claimed, given, poison, registered
+
+STORY = given(
+    *(registered(f"w{n}") for n in range(20)),
+    poison("log.worker.prod.w1", b"\xff\n"),
+    *(claimed(f"w{n}", 20000 + n) for n in range(20)),
+)
+KILLS_OF_EXPORT = 60
+KILLS_OF_IMPORT = 30
+
+
+@pytest.fixture(autouse=True)
+def _many_pieces():
+    with small_pieces():
+        yield
+
+
+@pytest.fixture
+async def server():
+    return MemoryServer()
+
+
+@pytest.fixture
+async def cell(server):
+    made = await LogCell.made("prod", server)
+    await made.tell(STORY)
+    return made
+
+
+@pytest.fixture
+async def other(server):
+    return await LogCell.made("other", server)
+
+
+@pytest.fixture
+async def path(cell, tmp_path):
+    made = tmp_path / "log.zst"
+    await export_log(cell.log, made)
+    return made
+
+
+def part_of(path):
+    return path.with_name(f"{path.name}.part")
+
+
+# ---- export --------------------------------------------------------------------------
+async def test_an_export_that_was_killed_anywhere_goes_on_to_the_same_file(cell, path):
+    lines, content = lines_of(path), path.read_bytes()
+    chance = Random(60)
+    points = [0, 1, len(content), *(chance.randrange(len(content)) for _ in range(57))]
+    assert len(points) == KILLS_OF_EXPORT
+    for point in points:
+        path.unlink()
+        part_of(path).write_bytes(content[:point])
+        exported = await export_log(cell.log, path)
+        assert lines_of(path)[:-1] == lines[:-1]  # the last one says when it ended
+        assert exported.manifest.checksum in lines[-1].decode()
+        assert list(read_archive(path)) == await cell.records()
+        assert not part_of(path).exists()
+
+
+async def test_power_may_fail_where_a_kill_would_leave_no_trace(cell, path):
+    content, chance = path.read_bytes(), Random(7)
+    header = len(frame(lines_of(path)[0]))
+    for _ in range(10):
+        path.unlink()
+        point, hole = chance.randrange(header, len(content)), chance.randrange(200)
+        part_of(path).write_bytes(content[: max(header, point - hole)] + bytes(hole))
+        await export_log(cell.log, path)
+        assert list(read_archive(path)) == await cell.records()
+
+
+async def test_what_is_in_complete_blocks_is_not_read_again(cell, tmp_path):
+    path = tmp_path / "log.zst"
+    told = []
+
+    def die(revision, end):
+        told.append((revision, end))
+        raise KilledError
+
+    with pytest.raises(KilledError):
+        await export_log(cell.log, path, die)
+    assert told == [(41, 41)]
+    exported = await export_log(cell.log, path, lambda *reached: told.append(reached))
+    assert exported.resumed_after == 39  # the last block was not complete
+    assert len(told) == 2
+    assert list(read_archive(path)) == await cell.records()
+
+
+async def test_what_came_meanwhile_is_in_it_too(cell, path):
+    content = path.read_bytes()
+    path.unlink()
+    part_of(path).write_bytes(content[: len(content) // 2])
+    longer = STORY.then(registered("late"))
+    later = longer.then()
+    later.records, later.payloads = longer.records[-1:], longer.payloads[-1:]
+    await cell.tell(later)
+    exported = await export_log(cell.log, path)
+    assert exported.manifest.last_revision == len(longer)
+    assert list(read_archive(path)) == await cell.records()
+
+
+async def test_a_finished_export_is_not_done_again(cell, path):
+    before = path.read_bytes()
+    exported = await export_log(cell.log, path)
+    assert exported.already
+    assert path.read_bytes() == before
+
+
+async def test_an_export_overwrites_nothing(cell, other, path, tmp_path):
+    with pytest.raises(ExportRefusedError, match="there already: an archive of log"):
+        await export_log(other.log, path)
+    await cell.tell(given(registered("late")))
+    with pytest.raises(ExportRefusedError, match="to revision 41, the log is at 42;"):
+        await export_log(cell.log, path)
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    with pytest.raises(ExportRefusedError, match="not as an archive"):
+        await export_log(cell.log, notes)
+    part_of(tmp_path / "new").write_text("mine")
+    with pytest.raises(ExportRefusedError, match="was not begun by"):
+        await export_log(cell.log, tmp_path / "new")
+    assert notes.read_text() == part_of(tmp_path / "new").read_text() == "mine"
+    newer = part_of(tmp_path / "newer")
+    rewrite(newer, edited(lines_of(path)[0], archive=2))
+    with pytest.raises(ExportRefusedError, match="was not begun by"):
+        await export_log(cell.log, tmp_path / "newer")
+
+
+@pytest.mark.parametrize("name", ["no/such/directory", "\0", "x" * 300])
+async def test_a_name_that_cannot_be_written_is_said(cell, tmp_path, name):
+    with pytest.raises(ExportRefusedError, match=r"cannot write .*; name another"):
+        await export_log(cell.log, tmp_path / name)
+
+
+async def test_two_exports_do_not_write_one_file(cell, tmp_path):
+    path = tmp_path / "log.zst"
+    with part_of(path).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ExportRefusedError, match="another export is writing"):
+            await export_log(cell.log, path)
+
+
+async def test_a_part_of_another_history_is_refused(cell, other, path):
+    content = path.read_bytes()
+    path.unlink()
+    part_of(path).write_bytes(content)
+    with pytest.raises(ExportRefusedError, match=r"is of log .*, not of"):
+        await export_log(other.log, path)
+    name = cell.log.names.log_stream
+    spec = cell.server.streams[name].spec
+    for story, says in (
+        (given(registered("w")), "up to revision 41, the log to 1"),
+        (given(*[poison("log.worker.prod.w", b"?")] * 41), "another record at"),
+    ):
+        await cell.broker.delete_stream(name)
+        await cell.broker.create_stream(spec)
+        await cell.tell(story)
+        with pytest.raises(ExportRefusedError, match=says):
+            await export_log(cell.log, path)
+    assert part_of(path).read_bytes()[:100] == content[:100]
+
+
+async def test_a_purge_between_or_amid_is_noticed(cell, path):
+    content, stream = path.read_bytes(), cell.log.names.log_stream
+    path.unlink()
+    part_of(path).write_bytes(content[: len(content) // 2])
+    await cell.broker.purge_stream(stream, up_to=38)
+    with pytest.raises(ExportRefusedError, match="begins at revision 38 now"):
+        await export_log(cell.log, path)
+    part_of(path).unlink()
+    reading = cell.log.read_stored
+
+    async def purged(after, until):
+        async for batch in reading(after, until):
+            yield batch
+            await cell.broker.purge_stream(stream, up_to=40)
+
+    cell.log.read_stored = purged
+    with pytest.raises(ExportRefusedError, match="purged up to revision 40 while"):
+        await export_log(cell.log, path)
+
+
+async def test_a_log_without_its_beginning_is_kept_but_not_taken_for_whole(
+    cell, other, tmp_path
+):
+    await cell.broker.purge_stream(cell.log.names.log_stream, up_to=20)
+    path = tmp_path / "rest.zst"
+    exported = await export_log(cell.log, path)
+    assert exported.manifest.first_revision == 20
+    assert list(read_archive(path)) == await cell.records()
+    with pytest.raises(HistoryTruncatedError, match="begins at revision 20"):
+        await import_archive(other.broker, other.log, path)
+    assert await other.records() == []
+
+
+# ---- import --------------------------------------------------------------------------
+async def test_an_import_that_was_killed_anywhere_goes_on(cell, server, path):
+    stored = [replace(one, revision=n) for n, one in enumerate(await cell.stored(), 1)]
+    chance = Random(30)
+    for number in range(KILLS_OF_IMPORT):
+        there = await LogCell.made(f"kill-{number}", server)
+        there.broker.kill_at = chance.randrange(1, 15)
+        there.broker.after = chance.random() < 0.5
+        with pytest.raises(KilledError):
+            await import_archive(there.broker, there.log, path)
+        begun = (await there.log.state()).last_revision
+        assert begun < len(stored) or there.broker.after
+        if 0 < begun < len(stored):
+            with pytest.raises(ImportUnfinishedError, match=f"{begun} of 41 records"):
+                await check_import(there.broker, there.log, begun)
+        imported = await import_archive(there.broker, there.log, path)
+        assert imported.resumed_after == begun
+        assert await there.stored() == stored
+        await check_import(there.broker, there.log, len(stored))
+    assert digests(await there.records()) == digests(await cell.records())
+
+
+async def test_lost_answers_store_nothing_twice(cell, other, path):
+    other.broker.answers_to_lose = 1
+    told = []
+    await import_archive(
+        other.broker, other.log, path, lambda *reached: told.append(reached)
+    )
+    assert len(await other.records()) == 41
+    assert told[:2] == [(3, 41), (6, 41)]
+    assert told[-1] == (41, 41)
+
+
+async def test_without_any_answer_the_outcome_stays_unknown(other, path, monkeypatch):
+    async def silent(*_, **__):
+        raise AppendOutcomeUnknownError(subject="s", reason="no answer in time")
+
+    monkeypatch.setattr(other.broker, "store_batch", silent)
+    monkeypatch.setattr("controlplane.archive.importing.PATIENCE_S", 0.15)
+    with pytest.raises(AppendOutcomeUnknownError):
+        await import_archive(other.broker, other.log, path)
+
+
+async def test_large_records_go_in_smaller_batches(other, path, monkeypatch):
+    monkeypatch.setattr("controlplane.archive.importing.BATCH_BYTES_MAX", 1)
+    told = []
+    await import_archive(
+        other.broker, other.log, path, lambda place, _: told.append(place)
+    )
+    assert told == list(range(1, 42))
+
+
+async def test_an_import_that_is_complete_is_not_done_again(cell, other, path):
+    await import_archive(other.broker, other.log, path)
+    imported = await import_archive(other.broker, other.log, path)
+    assert imported.resumed_after == imported.manifest.records == 41
+
+
+async def test_only_an_empty_log_takes_an_archive(cell, other, path, tmp_path):
+    with pytest.raises(ImportRefusedError, match="'prod' is not empty: its log is at"):
+        await import_archive(cell.broker, cell.log, path)
+    await other.tell(given(registered("w")))
+    await other.broker.purge_stream(other.log.names.log_stream)
+    with pytest.raises(ImportRefusedError, match="its log is at revision 1;"):
+        await import_archive(other.broker, other.log, path)
+
+
+async def test_a_part_of_another_archive_is_named(cell, other, server, path, tmp_path):
+    other.broker.kill_at = 5
+    with pytest.raises(KilledError):
+        await import_archive(other.broker, other.log, path)
+    await cell.tell(given(registered("late")))
+    second = tmp_path / "second.zst"
+    await export_log(cell.log, second)
+    with pytest.raises(ImportRefusedError, match="holds 12 of 41 records of another"):
+        await import_archive(other.broker, other.log, second)
+    await import_archive(other.broker, other.log, path)
+    with pytest.raises(ImportRefusedError, match="holds another archive, of 41"):
+        await import_archive(other.broker, other.log, second)
+
+
+async def test_another_writer_is_noticed_before_anything_is_mixed(other, path):
+    batches, intruders = other.broker.store_batch, [given(registered("intruder"))]
+
+    async def disturbed(stream, messages, *, timeout_s=None):
+        if intruders and other.broker.kill_at == -5:
+            await other.tell(intruders.pop())
+        return await batches(stream, messages, timeout_s=timeout_s)
+
+    other.broker.store_batch = disturbed
+    with pytest.raises(ImportRefusedError, match="at revision 13 instead of 12, with"):
+        await import_archive(other.broker, other.log, path)
+    records = await other.records()
+    assert len(records) == 13
+    with pytest.raises(ImportRefusedError, match="is not empty: its log is at"):
+        await import_archive(other.broker, other.log, path)
+    assert await other.records() == records
+
+
+async def test_a_projector_in_the_cell_would_expire_what_is_imported(other, path):
+    lease = Leadership(other.broker, other.log.names, name="p1", ttl_s=2.0)
+    assert await lease.acquire(0.0)
+    with pytest.raises(ImportRefusedError, match="projector 'p1' leads cell 'other'"):
+        await import_archive(other.broker, other.log, path)
+    assert await other.records() == []
+
+
+async def test_nothing_of_a_damaged_archive_is_imported(other, path):
+    lines = lines_of(path)
+    rewrite(path, *lines[:-2], *lines[-1:])
+    with pytest.raises(ArchiveDamagedError):
+        await import_archive(other.broker, other.log, path)
+    assert await other.records() == []
+
+
+async def test_a_full_log_keeps_its_place(other, path, monkeypatch):
+    batches = other.broker.store_batch
+
+    async def full(stream, messages, *, timeout_s=None):
+        if other.broker.kill_at == -4:
+            raise LogFullError(stream=stream, reason="maximum bytes")
+        return await batches(stream, messages, timeout_s=timeout_s)
+
+    other.broker.store_batch = full
+    with pytest.raises(LogFullError):
+        await import_archive(other.broker, other.log, path)
+    other.broker.store_batch = batches
+    imported = await import_archive(other.broker, other.log, path)
+    assert imported.resumed_after == 9
+
+
+@pytest.mark.parametrize("text", ["", "a", "a b c", "a 1 c", "a 1 2 3", "a -1 2"])
+async def test_a_header_that_says_nothing_is_no_import(other, text):
+    subject = other.log.names.absolute("log.worker.prod.w")
+    await other.store(Outgoing(subject=subject, payload=b"", headers={IMPORTED: text}))
+    await check_import(other.broker, other.log, 1)
+    await check_import(other.broker, other.log, 0)
