@@ -2,6 +2,7 @@
 
 from .anomaly import Anomalies, Anomaly, AnomalyCounts
 from .applying import apply
+from .attributing import Trail, compare_fleets
 from .block import (
     DEFAULT_RANGE,
     PORTS_MAX,
@@ -26,6 +27,7 @@ from .delta import (
     encode_view,
     entity_key,
 )
+from .differing import FleetDifference, OtherDifference, WorkerDifference
 from .draining import DrainOrder, Drains, drains_unheard
 from .entities import (
     FleetChange,
@@ -49,11 +51,22 @@ from .entities import (
 )
 from .errors import (
     DivergenceError,
+    ExpressionError,
     ModelNotFoundError,
     ModelUnavailableError,
     SequenceGapError,
     SnapshotUnusableError,
 )
+from .explaining import Explainer, explain, worker_key
+from .explaining_model import (
+    ModelExplainer,
+    ModelExplanation,
+    NamespaceOfModel,
+    Turn,
+    explain_model,
+)
+from .explanation import Explanation, Link, Reason
+from .expression import Expression, parse_expression
 from .fleet import EMPTY, FleetState, Members, build
 from .fold import FOLD_VERSION, FoldState, Step, evolve, step
 from .folding import fold_all
@@ -89,6 +102,7 @@ from .port_document import (
 )
 from .readiness import Blocker, SetMeaning, ambiguous_roles, blockers, meanings
 from .replaying import PlaneState, fold, replay
+from .searching import Found, Narrowing, OnePass, find_first
 from .snapshot import (
     Position,
     Snapshot,
@@ -129,10 +143,16 @@ __all__ = [
     "Drains",
     "Epoch",
     "EpochStarted",
+    "Explainer",
+    "Explanation",
+    "Expression",
+    "ExpressionError",
     "Fleet",
     "FleetChange",
+    "FleetDifference",
     "FleetState",
     "FoldState",
+    "Found",
     "Gone",
     "Groups",
     "Guard",
@@ -146,14 +166,21 @@ __all__ = [
     "LeaseBook",
     "Life",
     "LifeKey",
+    "Link",
     "Lives",
     "Load",
     "Members",
     "Model",
+    "ModelExplainer",
+    "ModelExplanation",
     "ModelNotFoundError",
     "ModelUnavailableError",
     "Moment",
     "Moves",
+    "NamespaceOfModel",
+    "Narrowing",
+    "OnePass",
+    "OtherDifference",
     "Overdue",
     "Partners",
     "PlaneState",
@@ -167,6 +194,7 @@ __all__ = [
     "Position",
     "Put",
     "RandomNumbers",
+    "Reason",
     "Reclaiming",
     "Registration",
     "Resting",
@@ -186,6 +214,8 @@ __all__ = [
     "Stretch",
     "Thresholds",
     "Touched",
+    "Trail",
+    "Turn",
     "Unreadable",
     "Verdict",
     "ViewMessage",
@@ -193,6 +223,7 @@ __all__ = [
     "Wanted",
     "Weight",
     "Worker",
+    "WorkerDifference",
     "WorkerGone",
     "WorkerKey",
     "WorkerPut",
@@ -207,6 +238,7 @@ __all__ = [
     "candidates",
     "check_wants",
     "choose",
+    "compare_fleets",
     "decode_snapshot",
     "decode_view",
     "derive",
@@ -219,6 +251,9 @@ __all__ = [
     "encode_view",
     "entity_key",
     "evolve",
+    "explain",
+    "explain_model",
+    "find_first",
     "fleet_of",
     "fold",
     "fold_all",
@@ -230,6 +265,7 @@ __all__ = [
     "model_document",
     "moves",
     "only",
+    "parse_expression",
     "pick_in_turn",
     "pick_weighted",
     "port_document",
@@ -248,4 +284,5 @@ __all__ = [
     "traffic_share",
     "worker_changes",
     "worker_document",
+    "worker_key",
 ]

@@ -58,3 +58,20 @@ class ModelUnavailableError(ControlPlaneError):
         super().__init__(
             f"model {model!r} has no routable worker ({why or 'no workers'})"
         )
+
+
+class ExpressionError(ControlPlaneError):
+    """The text is no question to a fleet. Correct it where the caret points."""
+
+    def __init__(self, *, text: str, column: int, width: int, reason: str) -> None:
+        """Give the ``text`` (one line), the place in it, and the ``reason``."""
+        self.text, self.column, self.width = text, column, width
+        self.reason = reason
+        super().__init__(
+            f"the expression is not valid at column {column + 1}: {reason}"
+        )
+
+    @property
+    def pointer(self) -> tuple[str, str]:
+        """The text, and carets for the line below it."""
+        return self.text, " " * self.column + "^" * self.width
