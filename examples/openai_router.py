@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -31,7 +30,8 @@ import controlplane as cp
 
 ATTEMPTS: Final = 3
 HOP_BY_HOP: Final = set(b"connection keep-alive te transfer-encoding upgrade".split())
-Asked: Final[Any] = msgspec.defstruct("Asked", [("model", str)])  # all that is read
+# All that is read of a request; a key keeps prompts that begin alike on one worker.
+Asked: Any = msgspec.defstruct("Asked", [("model", str), ("prompt_cache_key", Any, "")])
 log = logging.getLogger("openai_router")
 
 
@@ -52,18 +52,17 @@ async def models(request: Request) -> Response:
             born = {"object": "model", "created": int(worker.registered_at.timestamp())}
             for name in (model.name, *worker.adapters):
                 cards[name] = {"id": name, **born, "owned_by": "controlplane"}
-    data = [cards[name] for name in sorted(cards)]
-    return JSONResponse({"object": "list", "data": data})
+    return JSONResponse({"object": "list", "data": [cards[n] for n in sorted(cards)]})
 
 
 async def complete(request: Request) -> Response:
     """Pass a request on and the answer back, unless the client goes first."""
     body = await request.body()
     try:
-        model = msgspec.json.decode(body, type=Asked).model
+        asked = msgspec.json.decode(body, type=Asked)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise HTTPException(400, str(error)) from error
-    answering = asyncio.ensure_future(answer(request, body, model))
+    answering = asyncio.ensure_future(answer(request, body, asked))
     leaving = asyncio.ensure_future(request.receive())  # after the body comes the end
     try:
         await asyncio.wait({answering, leaving}, return_when="FIRST_COMPLETED")
@@ -74,13 +73,14 @@ async def complete(request: Request) -> Response:
         await asyncio.wait({answering, leaving})
 
 
-async def answer(request: Request, body: bytes, model: str) -> Response:
+async def answer(request: Request, body: bytes, asked: Any) -> Response:
     """The answer of the first worker that gives one. Raises as `RouterView.pick`."""
     tried: list[cp.Worker] = []
-    view, trouble = request.app.state.view, ""
+    key, view = str(asked.prompt_cache_key or ""), request.app.state.view
+    policy = "consistent_hash" if key else "least_loaded"
     for _ in range(ATTEMPTS):
         try:
-            worker = view.pick(model, exclude=tried)
+            worker = view.pick(asked.model, policy=policy, key=key, exclude=tried)
             return await ask(worker, request, body)
         except cp.ModelUnavailableError:
             if not tried:
@@ -90,7 +90,7 @@ async def answer(request: Request, body: bytes, model: str) -> Response:
             view.eject(worker)
             tried.append(worker)
             trouble = f"{worker.namespace}/{worker.worker_id}: {error!r}"
-            log.warning("no answer for %s from %s", model, trouble)
+            log.warning("no answer for %s from %s", asked.model, trouble)
     return refusal(502, f"no worker answered; the last: {trouble}", code="no_answer")
 
 
@@ -190,7 +190,7 @@ def main() -> None:
         plane = cp.connect(name=given["name"])
         view = plane.view(cp.NamespaceFilter.from_env(os.environ), **given)
     except cp.ControlPlaneError as error:
-        sys.exit(f"openai_router: {error}")
+        parser.exit(1, f"openai_router: {error}\n")
     app = create_app(plane, view, create_client())
     uvicorn.run(app, host=host, port=port, access_log=False)
 

@@ -99,6 +99,21 @@ async def test_body_and_headers_reach_the_engine_as_the_client_sent_them(stage):
     assert got["host"] == engine.url.removeprefix("http://")
 
 
+async def test_prompts_with_one_key_go_to_one_worker_and_others_to_all(stage):
+    engines = [await stage.engine(f"w{number}") for number in range(3)]
+    for key in ("tenant-a", 7):
+        before = [len(engine.asked) for engine in engines]
+        for _ in range(6):
+            assert (await stage.ask(prompt_cache_key=key)).status_code == 200
+        more = [len(e.asked) - n for e, n in zip(engines, before, strict=True)]
+        assert sorted(more) == [0, 0, 6]
+    for engine in engines:
+        engine.asked.clear()
+    for _ in range(40):
+        assert (await stage.ask(prompt_cache_key=None)).status_code == 200
+    assert all(engine.asked for engine in engines)
+
+
 async def test_an_engine_compresses_nothing_for_a_client_that_did_not_ask(stage):
     engine = await stage.engine("w1")
     del stage.client.headers["accept-encoding"]
