@@ -62,6 +62,8 @@ class AsWorker:
     """Something that it can do, as "chat"."""
     adapter: Many = ()
     """A LoRA adapter that it has loaded."""
+    adapters_url: str | None = None
+    """Its /v1/models, if it loads adapters while it runs: those with a parent."""
     label: Many = ()
     """NAME=VALUE."""
     lease_ttl: float = 10.0
@@ -178,6 +180,7 @@ def made_plan(command: Sequence[str], worker: AsWorker, patience: Patience) -> P
         health=patience.health,
         metrics=None if metrics == NONE else metrics,
         metrics_guessed=guessed,
+        adapters=worker.adapters_url,
         health_interval_s=patience.health_interval,
         probe_timeout_s=patience.probe_timeout,
         metrics_interval_s=patience.metrics_interval,

@@ -40,6 +40,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     metrics: str | None = None
     metrics_guessed: bool = False
     """Nobody named that page: its absence is no news."""
+    adapters: str | None = None
+    """URL of a list of models, of which those with a parent are loaded adapters."""
     health_interval_s: float = 2.0
     probe_timeout_s: float = 5.0
     metrics_interval_s: float = 1.0
@@ -58,8 +60,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         known = (*self.ports, *FACTS)
         for word in self.command:
             check_places("command", word, known)
-        for field, url in (("health", self.health), ("metrics", self.metrics)):
-            if url is not None and url not in (TCP, NONE):
+        urls = {
+            "health": self.health,
+            "metrics": self.metrics,
+            "adapters-url": self.adapters,
+        }
+        for field, url in urls.items():
+            no_url = field != "adapters-url" and url in (TCP, NONE)
+            if url is not None and not no_url:
                 _check_url(field, check_places(field, url, known), known)
 
     def at(self, ports: Mapping[str, PortBlock], facts: Mapping[str, str]) -> Self:
@@ -70,6 +78,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             command=tuple(fill(word, values) for word in self.command),
             health=fill(self.health, values),
             metrics=None if self.metrics is None else fill(self.metrics, values),
+            adapters=None if self.adapters is None else fill(self.adapters, values),
         )
 
 

@@ -24,6 +24,7 @@ from events import (
 )
 from projections import PortBlock
 
+from .adapters import AdapterWatch
 from .child import Child
 from .core import Phase, SidecarCore, describe_end
 from .environment import child_environment
@@ -313,6 +314,8 @@ class Sidecar:
         self._spawn(self._probe(plan, worker.ports[HTTP]))
         if plan.metrics is not None:
             self._spawn(self._scrape(plan, plan.metrics))
+        if plan.adapters is not None:
+            self._spawn(self._watch_adapters(plan, plan.adapters))
 
     async def _await_end(self) -> None:
         code = await self._child.ended()
@@ -356,6 +359,16 @@ class Sidecar:
                 silent = True  # it is said once
                 _log.warning("metrics not read", url=url, reason=problem)
             await asyncio.sleep(plan.metrics_interval_s)
+
+    async def _watch_adapters(self, plan: Plan, url: str) -> None:
+        """Say which adapters the child lists, for as long as it runs."""
+        watch = AdapterWatch(self._worker, url, declared=plan.spec.adapters)
+        while self._child.running:
+            try:
+                await watch.look(plan.probe_timeout_s)
+            except (OSError, ValueError) as error:
+                _log.debug("adapters not listed", url=url, reason=str(error))
+            await asyncio.sleep(plan.health_interval_s)
 
 
 def _name(number: int) -> str:

@@ -93,6 +93,24 @@ async def test_the_engines_load_reaches_whoever_listens(cell):
     await loads.close()
 
 
+async def test_adapters_that_the_engine_lists_are_the_workers(cell):
+    url = ("--adapters-url", "http://127.0.0.1:{http}/v1/models", "--adapter", "base")
+    async with sidecar(cell, *HEALTH, *url, "--", *ENGINE) as run:
+
+        async def said(*names: str) -> bool:
+            fleet = (await plane.log.replay()).fleet
+            return fleet.worker("prod", "w1").adapters == names
+
+        async with cp.connect(cell.broker.url, cell=cell.cell) as plane:
+            await run.says("starting", "ready")
+            await run.ask("load/sql")
+            await run.ask("load/chat")
+            await eventually(lambda: said("base", "chat", "sql"), 5.0)
+            await run.ask("unload/chat")
+            await eventually(lambda: said("base", "sql"), 5.0)
+        assert (await run.terminated()).code == ENDED_CODE
+
+
 async def test_a_superseded_sidecar_ends_its_engine_and_says_78(cell):
     async with sidecar(cell, *HEALTH, "--", *ENGINE) as run:
         await run.says("starting", "ready")

@@ -36,6 +36,7 @@ class Engine(BaseHTTPRequestHandler):
     probes = 0
     flapping = False
     signals: list[str] = []
+    adapters: frozenset[str] = frozenset()
     kin = 0
 
     def do_GET(self) -> None:
@@ -45,6 +46,14 @@ class Engine(BaseHTTPRequestHandler):
                 cls.probes += 1
                 ill = cls.sick or (cls.flapping and cls.probes % 2 == 0)
                 self._answer(503 if ill else 200, "loading the model" if ill else "")
+            case ["v1", "models"]:
+                base = {"id": "m", "parent": None}
+                loaded = [{"id": name, "parent": "m"} for name in cls.adapters]
+                self._answer(200, json.dumps({"data": [base, *loaded]}))
+            case ["load" | "unload" as how, name]:
+                cls.adapters = cls.adapters | {name}
+                cls.adapters -= {name} if how == "unload" else set()
+                self._answer(200, how)
             case ["metrics"]:
                 self._answer(200, PAGE.format(busy=cls.busy))
             case ["sick" | "well" as how]:

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from controlplane.sidecar.adapters import listed_adapters
 from controlplane.sidecar.asking import BODY_BYTES_MAX, get, knock
 from controlplane.sidecar.engine_metrics import read_load
 from controlplane.sidecar.steps import Load
@@ -91,6 +92,20 @@ CHUNKED = (
     b"HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n"
     b"3;x=1\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
 )
+
+
+# ---- adapters ----------------------------------------------------------------------
+def test_a_listed_model_with_a_parent_is_an_adapter():
+    page = b"""{"object": "list", "data": [
+        {"id": "m", "root": "/models/m", "parent": null},
+        {"id": "sql", "root": "/loras/sql", "parent": "m"}]}"""
+    assert listed_adapters(page) == {"sql"}
+
+
+@pytest.mark.parametrize("page", [b"", b"[]", b'{"data": [{"parent": "m"}]}', b"\xff"])
+def test_what_is_no_list_of_models_is_a_value_error(page):
+    with pytest.raises(ValueError, match="no list of models"):
+        listed_adapters(page)
 
 
 # ---- answers -----------------------------------------------------------------------
