@@ -56,7 +56,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     guard_hold_s: float = 30.0
     """…for at most so long."""
     snapshot_every: int = 1000
-    """Deltas between snapshots."""
+    """Deltas between snapshots…"""
+    snapshot_records: int = 50_000
+    """…or so many records: those of ports make no delta."""
     publish_batch_max: int = 500
     """Deltas in one atomic batch (the broker allows 1000)."""
     checkpoint_every_s: float = 5.0

@@ -24,7 +24,7 @@ import msgspec
 from controlplane.beats import Beat
 from controlplane.settings import Settings
 from controlplane.viewfeed import Head, ViewEntry
-from events import Namespace, Record, WorkerId
+from events import Namespace, Record, Revision, WorkerId
 from projections import FoldState, LeaseBook, Position, Snapshot, step, take
 
 from .caretaker import Caretaker, Inquiry
@@ -41,6 +41,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     publish_batch_max: int = 500
     snapshot_every: int = 1000
+    snapshot_records: int = 50_000
     snapshot_bytes: int = 1 << 29
     """View bytes between snapshots: half of what the stream keeps."""
     snapshot_age_s: float = 12 * 3600.0
@@ -55,6 +56,7 @@ def limits_of(settings: Settings) -> Limits:
     return Limits(
         publish_batch_max=settings.publish_batch_max,
         snapshot_every=settings.snapshot_every,
+        snapshot_records=settings.snapshot_records,
         snapshot_bytes=settings.view_max_bytes // 2,
         snapshot_age_s=settings.view_max_age_s / 2,
         head_every_s=settings.head_every_s,
@@ -90,9 +92,11 @@ class Core:
         self._snapshot_at = snapshot_at
         self._snapshot_time = now - snapshot_age_s
         self._snapshot_bytes = 0
+        self._snapshot_revision = fold.revision if snapshot_at is not None else 0
         self._snapshot_due = self._snapshot_running = False
         self._holes = 0
         self._snapshot_of: tuple[FoldState, Position] | None = None
+        self._snapshot_taken: Revision = 0
         self._loss_announced = False
 
     # ---- the log ---------------------------------------------------------------
@@ -259,6 +263,7 @@ class Core:
         self._snapshot_running = False
         self._snapshot_at, self._snapshot_time = position, now
         self._snapshot_bytes = self.line.bytes_encoded
+        self._snapshot_revision = self._snapshot_taken
         return self._go_on(now)
 
     def snapshot_failed(self, now: float) -> list[Effect]:
@@ -313,6 +318,7 @@ class Core:
         if wanted.epoch != position.epoch:
             return []
         self._snapshot_due, self._snapshot_running = False, True
+        self._snapshot_taken = fold.revision
         return [TakeSnapshot(take(fold, wanted))]
 
     def _is_snapshot_due(self, position: Position, now: float) -> bool:
@@ -323,6 +329,7 @@ class Core:
             self._snapshot_due
             or not same
             or news >= limits.snapshot_every
+            or self.fold.revision - self._snapshot_revision >= limits.snapshot_records
             or (news > 0 and now - self._snapshot_time >= limits.snapshot_age_s)
             or self.line.bytes_encoded - self._snapshot_bytes >= limits.snapshot_bytes
         )

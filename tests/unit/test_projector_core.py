@@ -168,6 +168,18 @@ def test_a_snapshot_is_taken_at_once_and_then_every_so_many_deltas():
     assert [s.position.ordinal for s in leader.snapshots] == [0, 2, 4]
 
 
+def test_records_that_change_no_view_are_a_reason_for_a_snapshot_too():
+    leader, records = leader_of(limits=Limits(snapshot_records=3))
+    before = len(leader.snapshots)
+    records += given(claimed("w1", 20000, 8))
+    for count in (2, 1, 2, 1):
+        leader.read_log(count)
+        leader.tick(1.0)
+        leader.answer()
+    taken = [(s.position.ordinal, s.revision) for s in leader.snapshots[before:]]
+    assert taken == [(0, 3), (0, 6)]
+
+
 def test_a_snapshot_waits_until_all_that_leads_to_it_is_published():
     leader, records = leader_of(limits=Limits(snapshot_every=2))
     records += given(*FIVE)

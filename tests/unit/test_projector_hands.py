@@ -162,6 +162,7 @@ async def test_each_number_of_the_settings_reaches_who_goes_by_it():
     settings = Settings(
         publish_batch_max=7,
         snapshot_every=8,
+        snapshot_records=81,
         view_max_bytes=9 << 20,
         view_max_age_s=10.0,
         head_every_s=1.1,
@@ -189,6 +190,7 @@ async def test_each_number_of_the_settings_reaches_who_goes_by_it():
     assert core._limits == Limits(
         publish_batch_max=7,
         snapshot_every=8,
+        snapshot_records=81,
         snapshot_bytes=9 << 19,
         snapshot_age_s=5.0,
         head_every_s=1.1,
