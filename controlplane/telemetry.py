@@ -15,6 +15,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from .fleet_series import (
+    FLEET_SERIES,
+    MODELS_SHOWN_MAX,
+    ModelState,
+    Series,
+    WorkerGroup,
+    fleet_series,
+)
 from .labels import (
     ANOMALY_KINDS,
     EPOCH_REASONS,
@@ -34,7 +42,6 @@ __all__ = [
     "PortMetrics",
     "ProjectorMetrics",
     "RouterMetrics",
-    "WorkerGroup",
     "WorkerMetrics",
     "configure_logging",
     "metric_rows",
@@ -56,15 +63,6 @@ class MetricRow(NamedTuple):
     kind: Kind
     labels: tuple[str, ...]
     meaning: str
-
-
-class WorkerGroup(NamedTuple):
-    """Workers that one series counts; ``state``: routable, or the first blocker."""
-
-    namespace: str
-    model: str
-    role: str
-    state: str
 
 
 class _Sheet:
@@ -197,21 +195,35 @@ class ProjectorMetrics:
     def _fleet(self, sheet: _Sheet, registry: CollectorRegistry) -> None:
         self.worker_sets = sheet.gauge("worker_sets", "WorkerSets in the view")
         self.worker_sets_ready = sheet.gauge("worker_sets_ready", "WorkerSets ready")
-        meaning = "Workers in the view; state: routable or the first blocker"
-        name = sheet.note("workers", "gauge", meaning, *WorkerGroup._fields)
-        self._workers: Mapping[WorkerGroup, int] = {}
+        self.models_not_shown = sheet.gauge(
+            "models_not_shown",
+            f"Models of a namespace beyond the first {MODELS_SHOWN_MAX} by name: "
+            "without series of their own below",
+        )
+        self._series: Series = {}
+        for name, labels, meaning in FLEET_SERIES:
+            full = sheet.note(name, "gauge", meaning, *labels)
+            registry.register(_AtScrape(self._family(name, full, labels, meaning)))
 
-        def workers() -> Iterator[Metric]:
-            family = GaugeMetricFamily(name, meaning, labels=WorkerGroup._fields)
-            for group, count in self._workers.items():
-                family.add_metric(group, count)
+    def _family(
+        self, name: str, full: str, labels: tuple[str, ...], meaning: str
+    ) -> Callable[[], Iterator[Metric]]:
+        def families() -> Iterator[Metric]:
+            family = GaugeMetricFamily(full, meaning, labels=labels)
+            for values, number in self._series.get(name, {}).items():
+                family.add_metric(values, number)
             yield family
 
-        registry.register(_AtScrape(workers))
+        return families
 
-    def show_workers(self, counts: Mapping[WorkerGroup, int]) -> None:
-        """Replace all counts of workers; a group that is not named has no series."""
-        self._workers = dict(counts)
+    def show_fleet(
+        self,
+        workers: Mapping[WorkerGroup, int],
+        models: Mapping[tuple[str, str], ModelState],
+    ) -> None:
+        """Replace all series of the fleet; what is not named has none."""
+        self._series, left_out = fleet_series(workers, models)
+        self.models_not_shown.set(left_out)
 
     def show_anomalies(self, counts: Mapping[str, int]) -> None:
         """Set the number of anomalies of each kind in ``counts``."""

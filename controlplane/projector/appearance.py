@@ -92,7 +92,7 @@ class Appearance:
 
     def _signs(self) -> pages.Signs:
         core, now, state = self._core(), self._clock.monotonic(), self.log_state
-        counts, _, _ = self._groups()
+        counts = self._groups().workers
         pending = None if core is None else core.line.pending
         anomalies = AnomalyCounts() if core is None else core.fold.anomalies.counts
         epoch = None if core is None else core.line.epoch
@@ -151,7 +151,7 @@ class Appearance:
             metrics.epoch.set(0 if core.line.epoch is None else core.line.epoch.count)
             counted = core.fold.anomalies.counts
             metrics.show_anomalies(msgspec.structs.asdict(counted))
-        counts, sets, ready = self._groups()
-        metrics.show_workers(counts)
-        metrics.worker_sets.set(sets)
-        metrics.worker_sets_ready.set(ready)
+        grouped = self._groups()
+        metrics.show_fleet(grouped.workers, grouped.models)
+        metrics.worker_sets.set(grouped.sets)
+        metrics.worker_sets_ready.set(grouped.ready)

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
+from controlplane.fleet_series import ModelState, WorkerGroup
 from controlplane.http import JSON, Handler, Response
-from controlplane.telemetry import WorkerGroup
-from projections import Fleet, FleetState, blockers, meanings
+from events import Namespace
+from projections import (
+    Fleet,
+    FleetState,
+    SetMeaning,
+    ambiguous_roles,
+    blockers,
+    meanings,
+)
 
 BEHIND_STUCK_S: Final = 5.0
 FILL_WARNING: Final = 0.9
@@ -107,26 +115,54 @@ def _degraded(signs: Signs) -> list[str]:
     return reasons
 
 
-Grouped: TypeAlias = tuple[Mapping[WorkerGroup, int], int, int]
+class Grouped(msgspec.Struct, frozen=True):
+    """A fleet in numbers, for series; the groups are in order of their names."""
+
+    workers: Mapping[WorkerGroup, int]
+    """By namespace, model, role and state."""
+    models: Mapping[tuple[str, str], ModelState]
+    """By namespace and model."""
+    sets: int
+    ready: int
 
 
 def group_workers(state: FleetState) -> Grouped:
-    """Workers by namespace, model, role and state; all sets, and the ready ones.
-
-    The groups are in order of their names.
-    """
+    """The fleet in numbers."""
     counts: Counter[WorkerGroup] = Counter()
+    models: dict[tuple[str, str], ModelState] = {}
     sets = ready = 0
     for model in state.models:
+        found: dict[Namespace, list[SetMeaning]] = {}
         for meaning in meanings(state, model):
             sets += 1
             ready += meaning.ready
             key = meaning.key
+            found.setdefault(key.namespace, []).append(meaning)
             for worker in meaning.members.workers.values():
                 first = next(blockers(state, meaning, worker), "routable")
                 group = WorkerGroup(key.namespace, key.model, key.role.value, first)
                 counts[group] += 1
-    return dict(sorted(counts.items())), sets, ready
+        models.update(
+            ((namespace, model), _stand(own)) for namespace, own in found.items()
+        )
+    return Grouped(dict(sorted(counts.items())), models, sets, ready)
+
+
+def _stand(sets: list[SetMeaning]) -> ModelState:
+    """How a model stands in the namespace that has these WorkerSets."""
+    states = Counter(
+        (meaning.key.role.value, "ready" if meaning.ready else "not_ready")
+        for meaning in sets
+    )
+    live = [meaning for meaning in sets if meaning.live]
+    missing = {role.value for meaning in live for role in meaning.missing_roles}
+    ambiguous = ambiguous_roles((meaning.key, True) for meaning in live)
+    return ModelState(
+        serving=any(meaning.is_entry and meaning.routable for meaning in live),
+        sets=states,
+        missing=sorted(missing),
+        ambiguous=[role.value for _, role in ambiguous],
+    )
 
 
 def routes(

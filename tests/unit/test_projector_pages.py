@@ -4,8 +4,15 @@ import msgspec
 import pytest
 
 from controlplane.projector.pages import Signs, group_workers, judge_health, routes
+from events import Role
 from projections import EMPTY, Fleet
-from tests.support.fleet_builder import C2, draining, fleet_after, registered
+from tests.support.fleet_builder import (
+    C2,
+    draining,
+    fleet_after,
+    registered,
+    starting,
+)
 
 WELL = Signs(
     leading=True,
@@ -92,14 +99,43 @@ def test_workers_are_grouped_by_their_first_blocker():
     fleet = fleet_after(
         registered("w1"), registered("w2"), draining("w2"), registered("w3", card=C2)
     )
-    counts, sets, ready = group_workers(fleet.state)
-    assert {group.state: n for group, n in counts.items()} == {
+    grouped = group_workers(fleet.state)
+    assert {group.state: n for group, n in grouped.workers.items()} == {
         "routable": 1,
         "draining": 1,
         "checksum_mismatch": 1,
     }
-    assert (sets, ready) == (1, 1)
-    assert group_workers(EMPTY) == ({}, 0, 0)
+    assert (grouped.sets, grouped.ready) == (1, 1)
+    nothing = group_workers(EMPTY)
+    assert (nothing.workers, nothing.models) == ({}, {})
+    assert (nothing.sets, nothing.ready) == (0, 0)
+
+
+def test_a_model_is_judged_in_each_namespace():
+    prefill, decode = Role.PREFILL, Role.DECODE
+    needy = {"role": decode, "needs": [["prefill"]]}
+    fleet = fleet_after(
+        registered("p1", namespace="a", role=prefill),
+        registered("p2", namespace="a", role=prefill, component="other"),
+        registered("d1", namespace="a", **needy),
+        registered("d1", namespace="b", **needy),
+        starting("d2", namespace="c", **needy),
+    )
+    models = group_workers(fleet.state).models
+    found = {
+        at: (s.serving, dict(s.sets), s.missing, s.ambiguous)
+        for (at, _), s in models.items()
+    }
+    assert found == {
+        "a": (
+            True,
+            {("prefill", "ready"): 2, ("decode", "ready"): 1},
+            [],
+            ["prefill"],
+        ),
+        "b": (False, {("decode", "not_ready"): 1}, ["prefill"], []),
+        "c": (False, {("decode", "not_ready"): 1}, [], []),
+    }, "what is only starting misses nothing yet"
 
 
 @pytest.mark.parametrize(("signs", "status"), [({}, 200), ({"connected": False}, 503)])

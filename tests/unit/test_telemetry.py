@@ -7,12 +7,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from controlplane.errors import SettingsError
+from controlplane.fleet_series import MODELS_SHOWN_MAX, ModelState, WorkerGroup
 from controlplane.logs import ROOT, get_logger
 from controlplane.telemetry import (
     PickTally,
     ProjectorMetrics,
     RouterMetrics,
-    WorkerGroup,
     WorkerMetrics,
     configure_logging,
     metric_rows,
@@ -67,14 +67,60 @@ def test_known_labels_begin_at_zero(registry):
         assert f'controlplane_projector_anomalies{{kind="{kind}"}} 0.0' in text
 
 
+SERVING = ModelState(
+    serving=True, sets={("decode", "ready"): 1}, missing=(), ambiguous=()
+)
+READY = WorkerGroup("prod", "llama", "decode", "routable")
+LLAMA = ("prod", "llama")
+
+
 def test_a_group_of_workers_that_is_gone_has_no_series(registry):
     metrics = ProjectorMetrics(registry)
-    ready = WorkerGroup("prod", "llama", "decode", "routable")
-    metrics.show_workers({ready: 2, ready._replace(state="held"): 1})
-    metrics.show_workers({ready: 3})
+    held = READY._replace(state="held")
+    metrics.show_fleet({READY: 2, held: 1}, {LLAMA: SERVING})
+    metrics.show_fleet({READY: 3}, {LLAMA: SERVING})
     lines = [x for x in scrape(registry).splitlines() if "_workers{" in x]
     labels = 'model="llama",namespace="prod",role="decode",state="routable"'
     assert lines == [f"controlplane_projector_workers{{{labels}}} 3.0"]
+
+
+def test_a_model_says_what_it_lacks_and_stops_when_it_does_not(registry):
+    metrics = ProjectorMetrics(registry)
+    lacking = SERVING._replace(
+        serving=False,
+        sets={("decode", "not_ready"): 2},
+        missing=["prefill"],
+        ambiguous=["decode"],
+    )
+    metrics.show_fleet({}, {LLAMA: lacking})
+    where = 'model="llama",namespace="prod"'
+    sets = f'model_worker_sets{{{where},role="decode",state="not_ready"}} 2.0'
+    sets = f"controlplane_projector_{sets}"
+    said = set(scrape(registry).splitlines())
+    assert {
+        f"controlplane_projector_model_serving{{{where}}} 0.0",
+        sets,
+        f'controlplane_projector_model_missing_roles{{{where},role="prefill"}} 1.0',
+        f'controlplane_projector_model_ambiguous_roles{{{where},role="decode"}} 1.0',
+    } <= said
+    metrics.show_fleet({}, {LLAMA: SERVING})
+    text = scrape(registry)
+    assert f"controlplane_projector_model_serving{{{where}}} 1.0" in text
+    assert 'role="prefill"' not in text
+    assert "ambiguous_roles{" not in text
+
+
+def test_a_thousand_namespaces_have_series_and_more_are_counted(registry):
+    metrics = ProjectorMetrics(registry)
+    places = [(f"job-{n:04}", "llama") for n in range(MODELS_SHOWN_MAX + 7)]
+    workers = {WorkerGroup(*at, "decode", "routable"): 1 for at in places}
+    metrics.show_fleet(workers, dict.fromkeys(places, SERVING))
+    text = scrape(registry)
+    assert text.count("controlplane_projector_workers{") == MODELS_SHOWN_MAX
+    assert text.count("controlplane_projector_model_serving{") == MODELS_SHOWN_MAX
+    assert "controlplane_projector_models_not_shown 7.0" in text
+    assert 'namespace="job-0999"' in text
+    assert 'namespace="job-1000"' not in text
 
 
 def test_anomalies_are_set_not_added(registry):
