@@ -13,6 +13,7 @@ from .history import Ends, History, LogHistory
 from .moments import EventId, Moment, PointInTime, parse_moment
 from .player import Progress, replay_log, state_at
 from .ports import PortsThen, replay_ports
+from .walking import records_to
 
 __all__ = [
     "Ends",
@@ -28,6 +29,7 @@ __all__ = [
     "PortsThen",
     "Progress",
     "parse_moment",
+    "records_to",
     "replay_log",
     "replay_ports",
     "state_at",

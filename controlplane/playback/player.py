@@ -30,7 +30,7 @@ async def replay_log(
     `HistoryTruncatedError` when the beginning of the log is gone.
     """
     history = LogHistory(log)
-    return await _play(history, await _whole_ends(history), until, progress)
+    return await _play(history, await whole_ends(history), until, progress)
 
 
 async def state_at(
@@ -41,11 +41,11 @@ async def state_at(
     Raises `MomentAheadError`, `MomentTooEarlyError`, `EventNotFoundError`, and
     `HistoryTruncatedError` when the beginning of the log is gone.
     """
-    ends = await _whole_ends(history)
+    ends = await whole_ends(history)
     if isinstance(moment, int) and moment > ends.last:
         raise MomentAheadError(revision=moment, last=ends.last)
     if isinstance(moment, timedelta):
-        moment = await _before_end(history, ends, moment)
+        moment = await before_end(history, ends, moment)
     state = await _play(history, ends, moment, progress)
     if isinstance(moment, datetime) and state.revision == 0 < ends.last:
         first = await history.at(ends.first)
@@ -56,7 +56,8 @@ async def state_at(
     return state
 
 
-async def _whole_ends(history: History) -> Ends:
+async def whole_ends(history: History) -> Ends:
+    """The ends of a history whose beginning is there, else `HistoryTruncatedError`."""
     ends = await history.ends()
     if ends.first > 1 and ends.last >= ends.first:
         raise HistoryTruncatedError(first=ends.first)
@@ -72,14 +73,14 @@ async def _play(
     end = min(moment, ends.last) if isinstance(moment, int) else ends.last
     state = FoldState()
     if end > 0:
-        async for records in _up_to(history, moment, end):
+        async for records in up_to(history, moment, end):
             state = fold_all(state, records)
             if progress is not None:
                 progress(state.revision, end)
     return PlaneState(state, cell=history.cell, log_id=history.log_id)
 
 
-async def _up_to(
+async def up_to(
     history: History, moment: PointInTime | None, end: Revision
 ) -> AsyncIterator[list[Record]]:
     """The batches up to and with ``moment``, or ``end`` if that comes first."""
@@ -105,7 +106,7 @@ def _count(records: list[Record], moment: PointInTime | None) -> int | None:
             return None
 
 
-async def _before_end(history: History, ends: Ends, ago: timedelta) -> datetime:
+async def before_end(history: History, ends: Ends, ago: timedelta) -> datetime:
     """The time that is ``ago``, which is negative, from the end."""
     now = ends.now
     if now is None:
