@@ -46,9 +46,11 @@ from projections import (
     Worker,
     WorkerSet,
     WorkerSetKey,
+    explain,
     fold,
     replay,
 )
+from projections import compare_fleets as diff
 
 from .errors import (
     AppendConflictError,
@@ -152,6 +154,8 @@ __all__ = [
     "WorkerStatusChanged",
     "WorkerUpdated",
     "connect",
+    "diff",
+    "explain",
     "fold",
     "local",
     "replay",
