@@ -52,6 +52,14 @@ from projections import (
 )
 from projections import compare_fleets as diff
 
+from .archive import (
+    ArchiveDamagedError,
+    ArchiveMissingError,
+    ArchiveNewerError,
+    ArchiveTruncatedError,
+    ArchiveUnusableError,
+    read_archive,
+)
 from .errors import (
     AppendConflictError,
     AppendOutcomeUnknownError,
@@ -86,6 +94,11 @@ __all__ = [
     "AppendConflictError",
     "AppendOutcomeUnknownError",
     "Appended",
+    "ArchiveDamagedError",
+    "ArchiveMissingError",
+    "ArchiveNewerError",
+    "ArchiveTruncatedError",
+    "ArchiveUnusableError",
     "Capacity",
     "Change",
     "ControlPlaneError",
@@ -158,5 +171,6 @@ __all__ = [
     "explain",
     "fold",
     "local",
+    "read_archive",
     "replay",
 ]

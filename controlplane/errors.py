@@ -144,6 +144,20 @@ class HistoryTruncatedError(ControlPlaneError):
         )
 
 
+class ImportUnfinishedError(HistoryTruncatedError):
+    """The log holds a part of an archive. Let the import go on first."""
+
+    def __init__(self, *, place: int, of: int) -> None:
+        """So many records are in: ``place``, ``of`` the archive's."""
+        super().__init__(first=1)
+        self.place, self.of = place, of
+        message = (
+            f"the log holds {place} of {of} records of an archive; let the import go "
+            "on: controlplane log import FILE, the same file"
+        )
+        self.args = (message,)
+
+
 class IncarnationSupersededError(ControlPlaneError):
     """Another life of this worker registered. This one is over for good."""
 

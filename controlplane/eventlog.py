@@ -37,6 +37,7 @@ from .errors import (
     LogFullError,
     LogUnavailableError,
 )
+from .origin import Origin, origin_of
 from .recognition import Recognition
 from .settings import Settings
 from .topology import LOG_ID, Names
@@ -216,6 +217,11 @@ class EventLog:
         """The record at ``revision``, from the log's leader; None: there is none."""
         message = await self._broker.get(self._stream, revision)
         return None if message is None else self.record(message)
+
+    async def origin_at(self, revision: Revision) -> Origin | None:
+        """Where the record at ``revision`` was imported from; None: it was not."""
+        message = await self._broker.get(self._stream, revision) if revision else None
+        return None if message is None else origin_of(message.headers)
 
     async def last(self, subject: str) -> Record | None:
         """The last record on a relative ``subject``, from the log's leader."""

@@ -8,12 +8,11 @@ from .errors import (
     ArchiveUnusableError,
     ExportRefusedError,
     ImportRefusedError,
-    ImportUnfinishedError,
 )
 from .exporting import Exported, export_log
 from .form import Manifest
 from .history import ArchiveHistory
-from .importing import Imported, check_import, import_archive
+from .importing import Imported, import_archive
 from .reading import Archive, read_archive
 
 __all__ = [
@@ -27,10 +26,8 @@ __all__ = [
     "ExportRefusedError",
     "Exported",
     "ImportRefusedError",
-    "ImportUnfinishedError",
     "Imported",
     "Manifest",
-    "check_import",
     "export_log",
     "import_archive",
     "read_archive",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from controlplane.errors import HistoryTruncatedError
 from events import ControlPlaneError, Revision
 
 
@@ -58,20 +57,6 @@ class ArchiveNewerError(ArchiveUnusableError):
 
 class ExportRefusedError(ControlPlaneError):
     """The export cannot go where it was told to. Do as the message says."""
-
-
-class ImportUnfinishedError(HistoryTruncatedError):
-    """The log holds a part of an archive. Let the import go on first."""
-
-    def __init__(self, *, place: int, of: int) -> None:
-        """So many records are in: ``place``, ``of`` the archive's."""
-        super().__init__(first=1)
-        self.place, self.of = place, of
-        message = (
-            f"the log holds {place} of {of} records of an archive; let the import go "
-            "on: controlplane log import FILE, the same file"
-        )
-        self.args = (message,)
 
 
 class ImportRefusedError(ControlPlaneError):

@@ -16,22 +16,21 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from controlplane.broker import Broker, Message, Outgoing
+from controlplane.broker import Broker, Outgoing
 from controlplane.errors import (
     AppendConflictError,
     AppendOutcomeUnknownError,
     HistoryTruncatedError,
 )
 from controlplane.eventlog import RECORDED_AT, EventLog
+from controlplane.origin import IMPORTED, Origin
 from controlplane.projector.leadership import holder
-from events import Revision, StoredRecord
+from events import StoredRecord
 
-from .errors import ArchiveDamagedError, ImportRefusedError, ImportUnfinishedError
+from .errors import ArchiveDamagedError, ImportRefusedError
 from .form import Manifest
 from .reading import Archive
 
-IMPORTED: Final = "Cp-Imported"
-"""The header in which a record says where it was imported from."""
 BATCH_RECORDS_MAX: Final = 1000
 BATCH_BYTES_MAX: Final = 4 << 20
 PATIENCE_S: Final = 30.0
@@ -43,44 +42,12 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many records are in, of how many."""
 
 
-class Origin(msgspec.Struct, frozen=True):
-    """Where an imported record is from: the ``place``-th ``of`` an archive's."""
-
-    checksum: str
-    place: int
-    of: int
-
-    @property
-    def text(self) -> str:
-        """As it stands in a header."""
-        return f"{self.checksum} {self.place} {self.of}"
-
-
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """All records of the archive are in the log."""
 
     manifest: Manifest
     resumed_after: int = 0
     """So many were in already."""
-
-
-def origin_of(message: Message | None) -> Origin | None:
-    """Where ``message`` was imported from; None: it was recorded here."""
-    words = ((message and message.headers) or {}).get(IMPORTED, "").split(" ")
-    match words:
-        case [checksum, place, of] if place.isdecimal() and of.isdecimal():
-            return Origin(checksum, int(place), int(of))
-        case _:
-            return None
-
-
-async def check_import(broker: Broker, log: EventLog, last: Revision) -> None:
-    """Raise `ImportUnfinishedError` if ``last`` is amid what is being imported."""
-    if last == 0:
-        return
-    origin = origin_of(await broker.get(log.names.log_stream, last))
-    if origin is not None and origin.place < origin.of:
-        raise ImportUnfinishedError(place=origin.place, of=origin.of)
 
 
 async def import_archive(
@@ -156,7 +123,7 @@ class _Importer:
 
     async def _is_ours(self, place: int) -> bool:
         """Whether the record at ``place`` is that one of this archive."""
-        origin = origin_of(await self._broker.get(self._stream, place))
+        origin = await self._log.origin_at(place)
         return origin == self._origin(place)
 
     def _origin(self, place: int) -> Origin:
@@ -175,7 +142,7 @@ class _Importer:
         )
 
     async def _not_empty(self) -> ImportRefusedError:
-        origin = origin_of(await self._broker.get(self._stream, self.place))
+        origin = await self._log.origin_at(self.place)
         what = f"is at revision {self.place}"
         if origin is not None and origin.place < origin.of:
             what = f"holds {origin.place} of {origin.of} records of another archive"

@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError, Parameter
 from controlplane.runtime import first_of
 
 from . import (
+    archives,
     deciding,
     draining,
     fleet,
@@ -56,6 +57,8 @@ app.command(draining.drain)
 app.command(deciding.forget)
 app.command(log_app)
 log_app.command(history.tail)
+log_app.command(archives.export_, name="export")
+log_app.command(archives.import_, name="import")
 app.command(history.replay)
 app.command(history.schema)
 

@@ -10,6 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from controlplane.archive import (
+    ArchiveUnusableError,
+    ExportRefusedError,
+    ImportRefusedError,
+)
 from controlplane.errors import (
     AppendConflictError,
     AppendOutcomeUnknownError,
@@ -24,6 +29,12 @@ from controlplane.errors import (
     SettingsError,
     StreamMissingError,
     TopologyDriftError,
+)
+from controlplane.playback import (
+    EventNotFoundError,
+    MomentAheadError,
+    MomentInvalidError,
+    MomentTooEarlyError,
 )
 from controlplane.sidecar import ChildNotHealthyError, ChildNotStartedError
 from events import ControlPlaneError, InvalidIdentityError, UndecodableRecordError
@@ -74,17 +85,24 @@ SILENT: Final = (SaidError,)
 _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (UsageError, USAGE),
     (InvalidIdentityError, USAGE),
+    (MomentInvalidError, USAGE),
+    (MomentTooEarlyError, USAGE),
     (SaidError, NO),
+    (EventNotFoundError, NO),
+    (ExportRefusedError, NO),
+    (ImportRefusedError, NO),
     (ModelNotFoundError, NO),
     (ModelUnavailableError, NO),
     (ModelInUseError, NO),
     (UndecodableRecordError, BAD_DATA),
     (SnapshotUnusableError, BAD_DATA),
+    (ArchiveUnusableError, BAD_DATA),
     (HistoryTruncatedError, BAD_DATA),
     (HistoryForkedError, BAD_DATA),
     (StreamMissingError, CONFIGURATION),
     (LogUnavailableError, UNREACHABLE),
     (NotYetError, TRY_AGAIN),
+    (MomentAheadError, TRY_AGAIN),
     (AppendConflictError, TRY_AGAIN),
     (AppendOutcomeUnknownError, TRY_AGAIN),
     (LogFullError, TRY_AGAIN),

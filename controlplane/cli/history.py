@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter, validators
 from rich.text import Text
 
-from controlplane.playback import replay_log
-from events import Record, Revision, json_schema
+from controlplane.playback import (
+    MomentInvalidError,
+    PointInTime,
+    parse_moment,
+    state_at,
+)
+from controlplane.settings import Settings
+from events import Record, json_schema
 from projections import PlaneState, PortListing, port_document
 
-from .exits import OK, NotYetError, UsageError
+from .exits import OK, UsageError
 from .fleet import show_fleet
+from .histories import FromArchive, opened_history
 from .opening import opened
 from .options import COMMON, LISTING, Common, Format, Listing
 from .port_tables import ports_footer, ports_table
@@ -81,15 +89,21 @@ def _show_records(records: Iterable[Record], output: Format, lines: LogLines) ->
 
 # ---- replay --------------------------------------------------------------------
 def replay(
-    *, until: str | None = None, ports: bool = False, options: Listing = LISTING
+    *,
+    until: str | None = None,
+    from_archive: FromArchive = None,
+    ports: bool = False,
+    options: Listing = LISTING,
 ) -> int:
     """Fold the log from its beginning: the fleet as it is, or as it was.
 
     Parameters
     ----------
     until
-        A revision, or a time as 2026-01-31T12:00:00 (UTC if it does not say): the
-        last record to fold.
+        The last record to fold: a revision, a time as 2026-01-31T12:00:00 (UTC if it
+        does not say) or as -10m before the end, or an event's id.
+    from_archive
+        Read this archive instead of the log; no broker is needed.
     ports
         Show the port table too. A block is claimed port by port, one record each, in
         a batch: at a revision within it the block is there in part, as 3/8.
@@ -98,22 +112,22 @@ def replay(
         What commands of its kind share.
 
     """
-    moment = None if until is None else parse_until(until)
-    return run(lambda: _replay(moment, options, ports=ports), options)
+    moment = None if until is None else parse_point(until)
+    return run(lambda: _replay(moment, from_archive, options, ports=ports), options)
 
 
 async def _replay(
-    until: Revision | datetime | None, options: Listing, *, ports: bool
+    until: PointInTime | None,
+    from_archive: Path | None,
+    options: Listing,
+    *,
+    ports: bool,
 ) -> int:
-    async with opened(options) as plane:
+    async with opened_history(options, from_archive) as history:
         with Progress() as progress:
-            state = await replay_log(plane.log, until, progress)
-        cooldown_s = plane.settings.port_cooldown_s
-    if isinstance(until, int) and state.revision < until:
-        end = state.revision
-        message = f"the log ends at revision {end}, before {until}: nothing to show yet"
-        raise NotYetError(message)
-    listing = replayed_ports(state, until, cooldown_s) if ports else None
+            state = await state_at(history, until, progress)
+    at = until if isinstance(until, datetime) else None
+    listing = replayed_ports(state, at, Settings().port_cooldown_s) if ports else None
     show_replay(state, listing, options.output)
     return OK
 
@@ -134,17 +148,12 @@ def show_replay(state: PlaneState, listing: PortListing | None, output: Format) 
         print_lines([Text(), *ports_table(listing, width), footer])
 
 
-def parse_until(text: str) -> Revision | datetime:
-    """A revision or a time. Raises `UsageError`."""
-    if text.isdecimal():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        rule = "a revision, or a time as 2026-01-31T12:00:00"
-        message = f"until {text!r} is not valid: {rule}"
-        raise UsageError(message) from error
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+def parse_point(text: str) -> PointInTime:
+    """A moment of the history itself. Raises `MomentInvalidError`."""
+    moment = parse_moment(text)
+    if isinstance(moment, Path):
+        raise MomentInvalidError(text)
+    return moment
 
 
 # ---- schema --------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How far a long replay is, for who looks at a terminal."""
+"""How far something long is, for who looks at a terminal."""
 
 from __future__ import annotations
 
@@ -10,29 +10,36 @@ from typing import Final, Self, TextIO
 from events import Revision
 
 LONG_S: Final = 1.0
-"""A replay that takes longer says how far it is."""
+"""What takes longer says how far it is."""
 SAY_EVERY_S: Final = 0.2
 
 
 class Progress:
-    """Says on stderr how far a long replay is, if somebody looks."""
+    """Says on stderr how far a long replay, or whatever it is, has come."""
 
     def __init__(
-        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        doing: str = "replaying",
     ) -> None:
-        """Begin now; ``stream`` is stderr."""
+        """Begin now to say what one is ``doing``; ``stream`` is stderr."""
+        self._doing = doing
         self._stream, self._clock = stream or sys.stderr, clock
         self._say_at = clock() + LONG_S
         self._said = False
 
     def __call__(self, revision: Revision, end: Revision) -> None:
-        """The replay is at ``revision`` of ``end``."""
+        """It is at ``revision`` of ``end``."""
         now = self._clock()
         if now < self._say_at or not self._stream.isatty():
             return
         self._say_at, self._said = now + SAY_EVERY_S, True
         share = revision / end if end else 1.0
-        self._stream.write(f"\r\x1b[Kreplaying {revision:,} of {end:,} ({share:.0%})")
+        self._stream.write(
+            f"\r\x1b[K{self._doing} {revision:,} of {end:,} ({share:.0%})"
+        )
         self._stream.flush()
 
     def __enter__(self) -> Self:

@@ -72,7 +72,7 @@ async def find(
 
     The log's end is asked for after the view's: what others publish meanwhile is of
     records below. And the records after both: one that was not there yet would pass
-    for one that was purged.
+    for one that was purged. Raises `ImportUnfinishedError`: nobody leads by a part.
     """
     pointer, restored, problem = await _read_snapshot(feed)
     view = await feed.state()
@@ -80,6 +80,9 @@ async def find(
     beginning = await _beginning(feed, entry, view.first_sequence)
     readable = await _last_readable(feed, entry, view.first_sequence)
     log_state = await log.state()
+    origin = await log.origin_at(log_state.last_revision)
+    if origin is not None:
+        origin.check_last()
     log_end = await log_end_of(log, log_state)
     snapshot_record = await _record_at(log, restored)
     record = await _record_at(log, _message(entry))

@@ -1,11 +1,20 @@
 """Each error has a code that says who has to do something, and one line."""
 
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from controlplane import errors
+from controlplane.archive import (
+    ArchiveDamagedError,
+    ArchiveMissingError,
+    ArchiveNewerError,
+    ArchiveTruncatedError,
+    ExportRefusedError,
+    ImportRefusedError,
+)
 from controlplane.cli import main
 from controlplane.cli.exits import (
     CellMissingError,
@@ -15,8 +24,14 @@ from controlplane.cli.exits import (
     from_arguments,
     sentence,
 )
-from controlplane.cli.history import parse_until
+from controlplane.cli.history import parse_point
 from controlplane.cli.records import record_document
+from controlplane.playback import (
+    EventNotFoundError,
+    MomentAheadError,
+    MomentInvalidError,
+    MomentTooEarlyError,
+)
 from controlplane.sidecar import ChildNotHealthyError, ChildNotStartedError
 from events import InvalidIdentityError, UndecodableRecordError, json_schema
 from projections import (
@@ -28,6 +43,8 @@ from projections import (
 from tests.golden.stories import STORIES, every_event
 
 URL = "nats://127.0.0.1:1"
+FILE = Path("log.jsonl.zst")
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CODES = [
     (ModelNotFoundError(model="m"), 1),
     (ModelUnavailableError(model="m", reasons={"held": 1}), 1),
@@ -37,6 +54,17 @@ CODES = [
     (UndecodableRecordError(subject="log.x", reason="not JSON"), 65),
     (SnapshotUnusableError(reason="damaged"), 65),
     (errors.HistoryTruncatedError(first=7), 65),
+    (errors.ImportUnfinishedError(place=2, of=7), 65),
+    (ArchiveMissingError(FILE, "no such file"), 65),
+    (ArchiveTruncatedError(FILE, after=7), 65),
+    (ArchiveDamagedError(FILE, after=7, why="not zstd"), 65),
+    (ArchiveNewerError(FILE, found=2, known=1), 65),
+    (ExportRefusedError("x"), 1),
+    (ImportRefusedError("x"), 1),
+    (MomentInvalidError("x"), 64),
+    (MomentTooEarlyError(time=NOON, began=NOON), 64),
+    (EventNotFoundError(event_id="x", last=7), 1),
+    (MomentAheadError(revision=9, last=7), 75),
     (errors.HistoryForkedError(reason="another id", revision=7), 65),
     (errors.LogUnavailableError(url=URL, doing="connecting"), 69),
     (DivergenceError(where="7", expected="a", got="b"), 70),
@@ -132,6 +160,9 @@ USAGE = [
     ["log", "tail", "-n", "-1"],
     ["log", "tail", "--follow", "-o", "json"],
     ["replay", "--until", "yesterday"],
+    ["replay", "--until", "-5"],
+    ["log", "export"],
+    ["log", "import"],
     ["ports", "--host", ""],
     ["ports", "--host", "h" * 254],
     ["ports", "--within", "20000"],
@@ -159,6 +190,19 @@ def test_a_wrong_call_is_one_line_and_64_before_anything_is_sent(
     assert said.out == ""
     assert said.err.startswith("controlplane: ")
     assert said.err.count("\n") == 1
+
+
+def test_without_its_archive_a_replay_is_bad_data_and_asks_no_broker(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("NATS_URL", URL)
+    (tmp_path / "notes").write_text("hello")
+    for name, says in (("nosuch", "cannot be opened"), ("notes", "is damaged")):
+        assert main(["replay", "--from-archive", str(tmp_path / name)]) == 65
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert says in said.err
+        assert said.err.count("\n") == 1
 
 
 def test_with_debug_the_traceback_comes_first(capsys):
@@ -194,14 +238,15 @@ def test_urls_that_will_not_do_are_wrong_usage(url, capsys):
     assert "nats://10.0.0.7:4222" in said
 
 
-def test_until_is_a_revision_or_a_time():
-    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    assert parse_until("12") == 12
-    assert parse_until("2026-01-31T12:00:00") == noon
-    assert parse_until("2026-01-31 12:00:00Z") == noon
-    east = parse_until("2026-01-31T14:00:00+02:00")
-    assert east == noon
-    assert east.tzinfo == timezone(timedelta(hours=2))
+def test_until_is_a_moment_of_the_log_itself(tmp_path):
+    assert parse_point("12") == 12
+    assert parse_point("-10m") == timedelta(minutes=-10)
+    east = parse_point("2026-01-31T14:00:00+02:00")
+    assert east == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    path = tmp_path / "router.ckpt"
+    path.touch()
+    with pytest.raises(MomentInvalidError):
+        parse_point(str(path))
 
 
 @pytest.mark.parametrize("story", [every_event, *STORIES.values()])

@@ -36,6 +36,7 @@ from projections import (
     list_ports,
     worker_changes,
 )
+from tests.golden.cli.archived import exports, imports
 from tests.golden.cli.decided import decisions, gates
 from tests.golden.stories import STORIES, every_event
 from tests.support.fleet_builder import (
@@ -53,6 +54,8 @@ from tests.support.fleet_builder import (
     released,
     silent_for,
     status,
+    unloaded,
+    weighted,
 )
 
 HERE = Path(__file__).parent
@@ -81,6 +84,24 @@ def long_names() -> Story:
         draining("größe-日本語-\x1b[31m", reason="rollout"),
         status("w9", Status.DRAINED),
         deregistered("w9", reason="scaled down"),
+    )
+
+
+def prefill_lost() -> Story:
+    """Roles of their own, one of them lost, doubled or waiting; and a canary."""
+    decode = {"role": Role.DECODE, "needs": [[Role.PREFILL]]}
+    prefill = {"role": Role.PREFILL}
+    return given(
+        *(registered(f"d{n}", namespace="prod-v1", **decode) for n in range(3)),
+        registered("p0", namespace="prod-v1", **prefill),
+        draining("p0", namespace="prod-v1"),
+        *(registered(f"d{n}", namespace="prod-v2", **decode) for n in range(2)),
+        registered("d9", namespace="prod-v2", card=C2, **decode),
+        registered("p0", namespace="prod-v2", **prefill),
+        registered("p1", namespace="prod-v2", component="spare", **prefill),
+        registered("whole", adapters=("sql-lora", "chat-lora")),
+        unloaded("whole", "sql-lora"),
+        weighted(0.1, namespace="prod-v2"),
     )
 
 
@@ -232,6 +253,7 @@ def _demo(*, ok: bool) -> list[Text]:
 SCREENS: dict[str, Callable[[], list[Text]]] = {
     "models": lambda: _models(_fleet(STORIES["rolling_update"](), until=12)),
     "models_long_names": lambda: _models(_fleet(long_names())),
+    "models_roles": lambda: _models(_fleet(prefill_lost())),
     "models_empty": lambda: _models(_fleet(given())),
     "models_poison": lambda: _models(_fleet(STORIES["poison"]())),
     "workers": lambda: workers_table(
@@ -250,6 +272,8 @@ SCREENS: dict[str, Callable[[], list[Text]]] = {
         wait_line(WaitResult(reached=False, missing=("router-b",)), 12, 30.0, 1),
         wait_line(WaitResult(reached=False), 12, 0.5, 0),
     ],
+    "log_export": exports,
+    "log_import": imports,
     "decisions": decisions,
     "gates": gates,
     "log_tail_drain_orders": lambda: _tail(STORIES["drain_orders"]()),

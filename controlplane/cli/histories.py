@@ -1,0 +1,78 @@
+"""Opening a history for a command, and the state at any moment that one may name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias
+
+from cyclopts import Parameter
+
+from controlplane.archive import ArchiveHistory
+from controlplane.playback import (
+    History,
+    LogHistory,
+    Moment,
+    Progress,
+    state_at,
+)
+from controlplane.router.checkpoint import read_checkpoint_snapshot
+from projections import FoldState, PlaneState, fleet_of
+
+from .opening import opened
+from .options import Connecting
+
+FromArchive: TypeAlias = Annotated[Path | None, Parameter(name="--from-archive")]
+"""The option of every command that looks back: read this archive, not the log."""
+_ZSTD: Final = bytes.fromhex("28b52ffd")
+
+
+@asynccontextmanager
+async def opened_history(
+    options: Connecting, from_archive: Path | None = None
+) -> AsyncIterator[History]:
+    """The history in the cell's log, or in an archive, which needs no broker.
+
+    Raises what `opened` raises, `ImportUnfinishedError`, or `ArchiveUnusableError`.
+    """
+    if from_archive is not None:
+        yield ArchiveHistory(from_archive)
+        return
+    async with opened(options) as plane:
+        history = await LogHistory.of(plane.log)
+        origin = await plane.log.origin_at((await history.ends()).last)
+        if origin is not None:
+            origin.check_last()
+        yield history
+
+
+async def state_of(
+    history: History, moment: Moment | None, progress: Progress | None = None
+) -> PlaneState:
+    """As `state_at`, also for a file that holds a state of its own.
+
+    Raises what reading it raises: `ArchiveUnusableError`, `SnapshotUnusableError`.
+    """
+    if not isinstance(moment, Path):
+        return await state_at(history, moment, progress)
+    if _is_archive(moment):
+        return await state_at(ArchiveHistory(moment), None, progress)
+    snapshot, header = read_checkpoint_snapshot(moment)
+    state = FoldState(
+        fleet_state=fleet_of(snapshot),
+        anomalies=snapshot.anomalies,
+        revision=snapshot.revision,
+        fingerprint=snapshot.fingerprint,
+        recorded_at=snapshot.recorded_at,
+    )
+    return PlaneState(state, cell=header.cell, log_id=snapshot.log_id)
+
+
+def _is_archive(path: Path) -> bool:
+    """Whether it is packed; a checkpoint begins with a line of text."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_ZSTD)) == _ZSTD
+    except OSError:
+        return False
