@@ -9,11 +9,12 @@ from typing import Final
 from rich.text import Text
 
 from controlplane.presence import RouterSeen, WaitResult
-from events import ENTRY_ROLES, Revision
+from events import ENTRY_ROLES, Namespace, Revision
 from projections import Change, Fleet, Model, Worker, WorkerSet
 
 from .columns import Cell, Column, cut, stream_widths, table
 from .columns import line as columns_line
+from .model_notes import model_notes
 
 SHORT: Final = 8
 DIGEST_SHORT: Final = 12
@@ -65,30 +66,41 @@ CHANGE_COLUMNS: Final = (
 
 # ---- models --------------------------------------------------------------------
 def models_table(fleet: Fleet, width: int) -> list[Text]:
-    """A row for each WorkerSet, adapter and known name, in the order of names."""
-    rows = [
-        _set_row(model, worker_set)
-        for model in fleet.models.values()
-        for worker_set in model.worker_sets.values()
-    ]
+    """A row for each WorkerSet, adapter and known name, by name; then the notes."""
+    rows = []
+    for model in fleet.models.values():
+        serving = _serving_namespaces(model)
+        for worker_set in model.worker_sets.values():
+            serves = worker_set.namespace in serving
+            rows.append(_set_row(model, worker_set, serves=serves))
     rows += _other_names(fleet)
     if not rows:
         return [Text("no model was ever registered in this cell", style=FAINT)]
     rows.sort(key=lambda row: str(row[0]))
-    return table(MODEL_COLUMNS, rows, width)
+    return [*table(MODEL_COLUMNS, rows, width), *model_notes(fleet, width)]
 
 
-def _set_row(model: Model, worker_set: WorkerSet) -> list[Cell]:
+def _set_row(model: Model, worker_set: WorkerSet, *, serves: bool) -> list[Cell]:
     workers = list(worker_set.workers.values())
     return [
         model.name,
         worker_set.namespace,
         worker_set.key.role.value,
         _share(workers),
-        _yes(model.serving),
+        _yes(serves),
         worker_set.checksum[:SHORT] or NOTHING,
         _reasons(workers),
     ]
+
+
+def _serving_namespaces(model: Model) -> set[Namespace]:
+    """The namespaces in which a request for the model may start."""
+    return {
+        worker_set.namespace
+        for worker_set in model.worker_sets.values()
+        if worker_set.key.role in ENTRY_ROLES
+        and any(worker.routable for worker in worker_set.workers.values())
+    }
 
 
 def _other_names(fleet: Fleet) -> Iterator[list[Cell]]:
