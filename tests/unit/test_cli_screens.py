@@ -25,8 +25,9 @@ def test_every_kept_screen_is_one_that_is_made():
     assert {path.stem for path in HERE.glob("*.txt")} == set(SCREENS)
 
 
-def test_the_readme_shows_what_is_printed():
-    assert f"```text\n{screen('ports_few')}```" in README.read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["ports_few", "models_roles"])
+def test_the_readme_shows_what_is_printed(name):
+    assert f"```text\n{screen(name)}```" in README.read_text(encoding="utf-8")
 
 
 def test_a_host_is_named_alike_in_both_tables_of_ports():
