@@ -34,17 +34,13 @@ async def opened_history(
 ) -> AsyncIterator[History]:
     """The history in the cell's log, or in an archive, which needs no broker.
 
-    Raises what `opened` raises, `ImportUnfinishedError`, or `ArchiveUnusableError`.
+    Raises what `opened` raises, or `ArchiveUnusableError`.
     """
     if from_archive is not None:
         yield ArchiveHistory(from_archive)
         return
     async with opened(options) as plane:
-        history = await LogHistory.of(plane.log)
-        origin = await plane.log.origin_at((await history.ends()).last)
-        if origin is not None:
-            origin.check_last()
-        yield history
+        yield await LogHistory.of(plane.log)
 
 
 async def state_of(
@@ -54,11 +50,19 @@ async def state_of(
 
     Raises what reading it raises: `ArchiveUnusableError`, `SnapshotUnusableError`.
     """
-    if not isinstance(moment, Path):
-        return await state_at(history, moment, progress)
-    if _is_archive(moment):
-        return await state_at(ArchiveHistory(moment), None, progress)
-    snapshot, header = read_checkpoint_snapshot(moment)
+    if isinstance(moment, Path):
+        return await state_in(moment, progress)
+    return await state_at(history, moment, progress)
+
+
+async def state_in(path: Path, progress: Progress | None = None) -> PlaneState:
+    """The state in a file: at the end of an archive, or in a router's checkpoint.
+
+    Raises `ArchiveUnusableError`, `SnapshotUnusableError`.
+    """
+    if is_archive(path):
+        return await state_at(ArchiveHistory(path), None, progress)
+    snapshot, header = read_checkpoint_snapshot(path)
     state = FoldState(
         fleet_state=fleet_of(snapshot),
         anomalies=snapshot.anomalies,
@@ -69,7 +73,7 @@ async def state_of(
     return PlaneState(state, cell=header.cell, log_id=snapshot.log_id)
 
 
-def _is_archive(path: Path) -> bool:
+def is_archive(path: Path) -> bool:
     """Whether it is packed; a checkpoint begins with a line of text."""
     try:
         with path.open("rb") as file:

@@ -80,9 +80,15 @@ class LogHistory:
         return self._log_id
 
     async def ends(self) -> Ends:
-        """Where the log stands, by its leader."""
+        """Where the log stands, by its leader.
+
+        Raises `ImportUnfinishedError`: a part of an archive is no history.
+        """
         state = await self._log.state()
         self._log_id = state.log_id
+        origin = await self._log.origin_at(state.last_revision)
+        if origin is not None:
+            origin.check_last()
         return Ends(state.first_revision, state.last_revision, state.now)
 
     async def batches(

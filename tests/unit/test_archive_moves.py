@@ -24,6 +24,7 @@ from controlplane.errors import (
     LogFullError,
 )
 from controlplane.origin import IMPORTED
+from controlplane.playback import replay_log
 from controlplane.projector.finding import find
 from controlplane.projector.leadership import Leadership
 from controlplane.viewfeed import ViewFeed
@@ -252,6 +253,8 @@ async def test_an_import_that_was_killed_anywhere_goes_on(cell, server, path):
         if 0 < begun < len(stored):
             with pytest.raises(ImportUnfinishedError, match=f"{begun} of 41 records"):
                 await looked_at(there)
+            with pytest.raises(ImportUnfinishedError):
+                await replay_log(there.log)
         imported = await import_archive(there.broker, there.log, path)
         assert imported.resumed_after == begun
         assert await there.stored() == stored
