@@ -34,17 +34,16 @@ def slots_of(capacity: Capacity) -> int:
     return (capacity.max_num_seqs or SLOTS) * ranks or SLOTS
 
 
-def pressure(load: Load, slots: int, sent: float = 0.0) -> float:
-    """How often a worker's capacity is asked for, one more request included.
+def pressure(load: Load, slots: int) -> tuple[float, float]:
+    """How often a worker's capacity is asked for, and what one more request adds.
 
     1: it is full. The scarcer of KV cache and ``slots`` says how full it is, and what
-    one of its requests takes up. So much each request adds that waits, that was
-    ``sent`` since the report, and that would be sent now.
+    one of its requests takes up; so much each adds that waits.
     """
     running, kv_usage = load.running or 0, load.kv_usage or 0.0
     full = max(kv_usage, running / slots)
     each = max(kv_usage / running, 1 / slots) if running else 1 / slots
-    return full + ((load.waiting or 0) + sent + 1) * each
+    return full + (load.waiting or 0) * each, each
 
 
 def is_busy(load: Load, limits: Thresholds) -> bool:

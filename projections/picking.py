@@ -156,7 +156,7 @@ def moves(before: Candidates | None, after: Candidates) -> Moves:
         known = {} if was is None else {worker.key: worker for worker in was[2]}
         same = was is not None and was[:2] == (weight, limits)
         for worker in workers:
-            if known.pop(worker.key, None) is not worker or not same:
+            if known.pop(worker.key, None) != worker or not same:
                 put[worker.key] = Standing(worker, weight, limits)
         gone.update(known)
     gone.update(worker.key for _, _, workers in old.values() for worker in workers)

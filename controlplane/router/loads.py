@@ -32,9 +32,12 @@ class Loads:
         """Believe a report for ``fresh_s``, then less, not after ``forget_s``."""
         self._clock, self._tally = clock, tally
         self._fresh_s, self._forget_s = fresh_s, forget_s
-        self._seen: OrderedDict[WorkerKey, Seen] = OrderedDict()
+        self._seen = self.known = OrderedDict[WorkerKey, Seen]()
         """In order of their reports, the oldest first."""
         self._rankings: dict[Hashable, Ranking] = {}
+        self._old: list[WorkerKey] = []
+        self.all_fresh = False
+        """Whether all reports are believed, as of the last `forget`."""
 
     def hear(self, subject: str, payload: bytes, fleet: Fleet) -> None:
         """Take the report that came on a relative ``subject``, if it counts.
@@ -81,7 +84,7 @@ class Loads:
         if seen is not None:
             seen.sent += 1
             for ranking in seen.watchers:
-                ranking.pending[key] = None
+                ranking.moved[key] = None
 
     def since(self, chance: float) -> float:
         """Since when a report must be to be believed, at this ``chance`` in [0, 1)."""
@@ -90,12 +93,17 @@ class Loads:
 
     def forget(self) -> None:
         """Forget what is too old to count."""
-        until = self._clock.monotonic() - self._forget_s
-        while self._seen:
-            key, seen = next(iter(self._seen.items()))
-            if seen.at > until:
-                return
-            self._drop(key)
+        if not self._seen:
+            return
+        now = self._clock.monotonic()
+        for key in self._seen:
+            age_s = now - self._seen[key].at
+            if age_s < self._forget_s:
+                self.all_fresh = age_s <= self._fresh_s
+                break
+            self._old.append(key)
+        while self._old:
+            self._drop(self._old.pop())
 
     # ---- keeping ---------------------------------------------------------------
     def _take(self, key: WorkerKey, incarnation: str, load: Load) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
+from math import inf
 from random import Random
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -47,6 +48,7 @@ WORTH: Final = 16
 """…and once more for so many candidates: looking closely costs so much more then…"""
 TRIES_MAX: Final = 64
 """…but not more often."""
+NEVER: Final = -inf
 TURNS_MAX: Final = 4096
 RINGS_MAX: Final = 256
 
@@ -157,18 +159,20 @@ class Picker:
 
         ``name`` is what the candidates are remembered by.
         """
-        ranking, avoid = None, False
+        ranking, some_busy = None, False
         if found.limited or ask.policy == "least_loaded":
             ranking = self._loads.ranking(name, found)
-            avoid = found.limited and ranking.any_busy and ranking.any_free
-        tries = min(TRIES_MAX, max(TRIES, len(found) // WORTH))
-        for attempt in range(tries):
+            some_busy = found.limited and ranking.any_busy
+        if not (some_busy or kept_out):
+            return self._draw(name, found, ask, ranking, 0, kept_out)
+        for attempt in range(min(TRIES_MAX, max(TRIES, len(found) // WORTH))):
             worker = self._draw(name, found, ask, ranking, attempt, kept_out)
-            if worker.key in kept_out:
+            key = worker.key
+            if key in kept_out:
                 continue
-            if ranking is None or not ranking.is_busy(worker.key):
+            if ranking is None or not ranking.is_busy(key):
                 return worker
-            if not avoid:
+            if not ranking.any_free:
                 self._tally.all_busy += 1
                 return worker
         return None
@@ -220,6 +224,10 @@ class Picker:
         A worker without a report gets what it would get by weight: it may be idle, and
         it may be full. The rest goes to the least loaded of the others.
         """
+        if self._loads.all_fresh and not ranking.silent:
+            least = ranking.least(rng, NEVER, kept_out)
+            if least is not None:
+                return least
         at_random = draw_weighted(found, rng)
         if ranking.silent == len(found):
             return at_random
@@ -246,7 +254,8 @@ class Picker:
         return turn
 
     def _sent(self, worker: Registration) -> Worker:
-        self._loads.sent(worker.key)
+        if self._loads.known:
+            self._loads.sent(worker.key)
         return derive_routable(worker)
 
     # ---- leaving out -----------------------------------------------------------

@@ -22,6 +22,8 @@ from projections import (
 
 ANEW: Final = 8
 """When more than one in so many moved, sorting anew costs less than moving each."""
+NEAR: Final = 64
+"""So near the first a place is looked for first."""
 
 _Entry: TypeAlias = tuple[bool, float, WorkerKey]
 """Whether it is free, its pressure over its weight, negated, and who it is."""
@@ -59,8 +61,12 @@ class Ranking:
         self._entries: dict[WorkerKey, _Entry] = {}
         self._order: list[_Entry] = []
         """The first of the ranking is the last of the list: there it moves cheaply."""
+        self._terms: dict[WorkerKey, tuple[float, float]] = {}
+        """Pressure with one more request, and what each adds, over the weight."""
         self.pending: dict[WorkerKey, None] = {}
         """Who is to be looked at again."""
+        self.moved: dict[WorkerKey, None] = {}
+        """To whom requests were sent since."""
 
     def match(self, found: Candidates) -> None:
         """Rank exactly the workers of ``found``, as they are seen now."""
@@ -69,6 +75,7 @@ class Ranking:
             self._found = found
             for key in moved.gone:
                 del self._standing[key]
+                self._terms.pop(key, None)
             self._standing.update(moved.put)
             self.pending.update(dict.fromkeys(moved.gone))
             self.pending.update(dict.fromkeys(moved.put))
@@ -110,12 +117,16 @@ class Ranking:
 
         None: there is none, or all are kept out.
         """
+        if self.moved:
+            self._move()
         order, end = self._order, len(self._order)
         while end:
             begin = end - 1
             free, score, key = order[begin]
             if begin and order[begin - 1][1] == score:
                 begin = bisect_left(order, (free, score), 0, end)
+            elif self._seen[key].at >= since and key not in kept_out:
+                return self._standing[key].worker
             first = int(rng.random() * (end - begin)) if end - begin > 1 else 0
             for step in range(end - begin):
                 key = order[begin + (first + step) % (end - begin)][2]
@@ -126,9 +137,11 @@ class Ranking:
 
     # ---- keeping order ---------------------------------------------------------
     def _settle(self) -> None:
+        """Find the places of the pending anew."""
         pending, self.pending = self.pending, {}
         anew = len(pending) > len(self._order) // ANEW
         for key in pending:
+            self.moved.pop(key, None)
             old = self._entries.pop(key, None)
             if old is not None and not anew:
                 del self._order[bisect_left(self._order, old)]
@@ -140,6 +153,24 @@ class Ranking:
         if anew:
             self._order = sorted(self._entries.values())
 
+    def _move(self) -> None:
+        """Put those back to whom requests were sent: mostly the first, and not far."""
+        moved, self.moved = self.moved, {}
+        order, entries = self._order, self._entries
+        for key in moved:
+            old = entries.get(key)
+            if old is None:
+                continue
+            if order[-1] is old:
+                order.pop()
+            else:
+                del order[bisect_left(order, old)]
+            base, each = self._terms[key]
+            seen = self._seen[key]
+            entry = entries[key] = (old[0], -base - seen.sent * seen.kept * each, key)
+            near = max(0, len(order) - NEAR)
+            insort(order, entry, near if near and order[near] < entry else 0)
+
     def _entry(self, key: WorkerKey) -> _Entry | None:
         standing, seen = self._standing.get(key), self._seen.get(key)
         if standing is None or seen is None:
@@ -148,7 +179,7 @@ class Ranking:
         worker, weight, limits = standing
         if worker.incarnation != seen.incarnation:
             return None
-        sent = seen.sent * seen.kept
-        full = pressure(seen.load, slots_of(worker.capacity), sent)
+        full, each = pressure(seen.load, slots_of(worker.capacity))
+        base, each = self._terms[key] = (full + each) / weight, each / weight
         busy = limits is not None and is_busy(seen.load, limits)
-        return (not busy, -full / weight, key)
+        return (not busy, -base - seen.sent * seen.kept * each, key)

@@ -18,6 +18,7 @@ from tests.support.fleet_builder import (
     registered,
     weighted,
 )
+from tests.support.load_router import HandClock
 
 WANTED = Wanted(model=MODEL)
 FOUR = fleet_after(
@@ -32,19 +33,6 @@ FOUR = fleet_after(
 
 def seeded(number):
     return Random(number)
-
-
-class HandClock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self):
-        self.time = 0.0
-
-    def monotonic(self):
-        return self.time
-
-    def now(self):
-        raise AssertionError
 
 
 @pytest.fixture
@@ -108,7 +96,7 @@ def test_an_unknown_policy_is_a_wrong_setting(picker):
         pick(picker, policy="best")
 
 
-@pytest.mark.parametrize("policy", ["weighted_random", "round_robin"])
+@pytest.mark.parametrize("policy", ["weighted_random", "round_robin", "least_loaded"])
 def test_the_ejected_are_not_picked_for_a_while(picker, clock, policy):
     picker.eject(FOUR.worker("a", "a1"), 5)
     assert picker.ejected == (("a", "a1"),)
@@ -135,7 +123,7 @@ def test_leaving_one_out_leaves_the_others_shares_as_they_are(picker):
 def test_the_last_one_left_is_found_however_many_are_left_out(picker):
     fleet = fleet_after(*(registered(f"w{n:02}") for n in range(40)))
     out = [fleet.worker("prod", f"w{n:02}") for n in range(39)]
-    for policy in ("weighted_random", "round_robin"):
+    for policy in ("weighted_random", "round_robin", "least_loaded"):
         assert set(ids(picker, 20, fleet=fleet, exclude=out, policy=policy)) == {"w39"}
 
 
