@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -11,82 +10,40 @@ import msgspec
 
 from events import (
     UNREADABLE,
-    Capacity,
-    Checksum,
-    Incarnation,
     ModelName,
     Namespace,
-    Needs,
     Revision,
-    Role,
-    Status,
     WorkerId,
 )
 
 from .anomaly import AnomalyCounts
+from .document import (
+    Model,
+    ViewDocument,
+    Worker,
+    WorkerSet,
+    model_document,
+    set_document,
+    worker_document,
+)
 from .entities import Registration, WorkerKey, WorkerSetKey
 from .fleet import EMPTY, FleetState
 from .readiness import Blocker, SetMeaning, ambiguous_roles, blockers, meanings
 
+__all__ = [
+    "Fleet",
+    "Model",
+    "Worker",
+    "WorkerSet",
+    "derive",
+    "derive_routable",
+    "model_document",
+    "set_document",
+    "worker_document",
+]
+
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
-_BESIDE_LIFE: Final[frozenset[Blocker]] = frozenset({"needs_unmet", "weight_zero"})
-"""What may keep a live worker from being routable."""
 _NO_SETS: Final[Mapping[WorkerSetKey, SetMeaning]] = MappingProxyType({})
-
-
-class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker, and whether it may get traffic; ``blockers`` says why not."""
-
-    namespace: Namespace
-    worker_id: WorkerId
-    incarnation: Incarnation
-    model: ModelName
-    role: Role
-    checksum: Checksum
-    status: Status
-    routable: bool
-    blockers: tuple[Blocker, ...]
-    needs: Needs
-    address: str
-    capabilities: tuple[str, ...]
-    adapters: tuple[ModelName, ...]
-    capacity: Capacity
-    labels: dict[str, str]
-    registered_at: datetime
-
-
-class WorkerSet(msgspec.Struct, frozen=True, kw_only=True):
-    """All workers with the same namespace, component, endpoint, model and role."""
-
-    key: WorkerSetKey
-    workers: Mapping[WorkerId, Worker]
-    ready: bool
-    """It has live workers and what they need."""
-    missing_roles: tuple[Role, ...]
-    checksum: Checksum
-    """The one in force; workers with another are quarantined."""
-    weight: float
-
-    @property
-    def namespace(self) -> Namespace:
-        """The namespace of all its workers."""
-        return self.key.namespace
-
-    @property
-    def live(self) -> bool:
-        """Whether it has a worker that is ready, admitted and not held."""
-        return any(_BESIDE_LIFE.issuperset(w.blockers) for w in self.workers.values())
-
-
-class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """A model and the WorkerSets that serve it."""
-
-    name: ModelName
-    serving: bool
-    """Whether a request for it can be routed now."""
-    worker_sets: Mapping[WorkerSetKey, WorkerSet]
-    ambiguous: tuple[tuple[Namespace, Role], ...] = ()
-    """Roles that several live WorkerSets of a namespace have; all of them serve."""
 
 
 class Fleet:
@@ -191,7 +148,7 @@ class Fleet:
     def from_json(cls, text: str | bytes) -> Fleet:
         """The view that `to_json` wrote, to be read; raises ValueError for others."""
         try:
-            document = msgspec.json.decode(text, type=_ViewDocument)
+            document = msgspec.json.decode(text, type=ViewDocument)
         except UNREADABLE as error:
             message = f"not a view document: {error}"
             raise ValueError(message) from error
@@ -321,85 +278,3 @@ def _shown(worker: Registration, reasons: tuple[Blocker, ...]) -> Worker:
         labels=dict(worker.labels),  # a caller's own: it may write into it
         registered_at=worker.registered_at,
     )
-
-
-def model_document(model: Model) -> dict[str, Any]:
-    """A model as plain data."""
-    sets = [set_document(worker_set) for worker_set in model.worker_sets.values()]
-    return {"name": model.name, "serving": model.serving, "worker_sets": sets}
-
-
-def set_document(worker_set: WorkerSet) -> dict[str, Any]:
-    """A WorkerSet as plain data."""
-    key = worker_set.key
-    return {
-        "namespace": key.namespace,
-        "component": key.component,
-        "endpoint": key.endpoint,
-        "model": key.model,
-        "role": key.role.value,
-        "checksum": worker_set.checksum,
-        "ready": worker_set.ready,
-        "missing_roles": [role.value for role in worker_set.missing_roles],
-        "weight": worker_set.weight,
-        "workers": [worker_document(w) for w in worker_set.workers.values()],
-    }
-
-
-def worker_document(worker: Worker) -> dict[str, Any]:
-    """A worker as plain data; capacities that nobody stated are left out."""
-    document: dict[str, Any] = msgspec.to_builtins(worker)
-    capacity = document["capacity"]
-    document["capacity"] = {k: v for k, v in capacity.items() if v is not None}
-    return document
-
-
-class _SetDocument(msgspec.Struct, kw_only=True):
-    namespace: str
-    component: str
-    endpoint: str
-    model: str
-    role: Role
-    checksum: str
-    ready: bool
-    missing_roles: tuple[Role, ...]
-    weight: float
-    workers: list[Worker]
-
-    def worker_set(self) -> WorkerSet:
-        return WorkerSet(
-            key=WorkerSetKey(
-                self.namespace, self.component, self.endpoint, self.model, self.role
-            ),
-            workers=MappingProxyType({w.worker_id: w for w in self.workers}),
-            ready=self.ready,
-            missing_roles=self.missing_roles,
-            checksum=self.checksum,
-            weight=self.weight,
-        )
-
-
-class _ModelDocument(msgspec.Struct, kw_only=True):
-    name: str
-    serving: bool
-    worker_sets: list[_SetDocument]
-
-    def model(self) -> Model:
-        sets = [document.worker_set() for document in self.worker_sets]
-        return Model(
-            name=self.name,
-            serving=self.serving,
-            worker_sets=MappingProxyType({s.key: s for s in sets}),
-            ambiguous=ambiguous_roles((s.key, s.live) for s in sets),
-        )
-
-
-class _ViewDocument(msgspec.Struct, kw_only=True):
-    cell: str
-    log_id: str | None
-    epoch: str | None
-    revision: int
-    digest: str
-    models: list[_ModelDocument]
-    known_models: list[str]
-    anomalies: AnomalyCounts

@@ -1,5 +1,7 @@
 """The checksum covers what changes answers, field by field, and nothing else."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -18,11 +20,19 @@ CHANGES = {
     "max_lora_rank": 64,
     "extra": {"rope": "yarn"},
 }
+README = Path(__file__).parents[2] / "README.md"
 PREFILL, ENCODE = Role.PREFILL, Role.ENCODE
 
 
 def test_every_field_of_the_card_is_accounted_for():
     assert set(ModelCard.__struct_fields__) == {*CHANGES, "source"}
+
+
+def test_the_readme_lists_every_field_that_counts():
+    text = README.read_text(encoding="utf-8")
+    table = text.split("| Field of `ModelCard` |")[1].split("\n\n")[0]
+    listed = {name for name in ModelCard.__struct_fields__ if f"`{name}`" in table}
+    assert listed == set(CHANGES)
 
 
 @pytest.mark.parametrize(("field", "value"), CHANGES.items())
