@@ -91,8 +91,10 @@ class Grammar:
                 warnings.simplefilter("ignore")  # about escapes in texts
                 return ast.parse(self.text, mode="eval")
         except SyntaxError as error:
-            place = max((error.offset or 1) - 1, 0)
-            raise self._refusal_at(min(place, len(self.text)), 1, error.msg) from error
+            # The parser counts from 1, and says 0 when the text ends too early.
+            place = (error.offset or len(self.text) + 1) - 1
+            column = min(place, len(self.text))
+            raise self._refusal_at(column, 1, error.msg) from error
         except (ValueError, RecursionError, MemoryError) as error:
             raise self._refusal_at(0, 1, "nobody can read it") from error
 

@@ -15,8 +15,11 @@ from controlplane.runtime import first_of
 
 from . import (
     archives,
+    bisecting,
     deciding,
+    diffing,
     draining,
+    explaining,
     fleet,
     history,
     ports,
@@ -60,6 +63,9 @@ log_app.command(history.tail)
 log_app.command(archives.export_, name="export")
 log_app.command(archives.import_, name="import")
 app.command(history.replay)
+app.command(diffing.diff)
+app.command(explaining.explain)
+app.command(bisecting.bisect)
 app.command(history.schema)
 
 

@@ -25,6 +25,8 @@ from .options import Connecting
 
 FromArchive: TypeAlias = Annotated[Path | None, Parameter(name="--from-archive")]
 """The option of every command that looks back: read this archive, not the log."""
+MomentText: TypeAlias = Annotated[str, Parameter(allow_leading_hyphen=True)]
+"""A moment as it is said on the command line; ``-10m`` is one, too."""
 _ZSTD: Final = bytes.fromhex("28b52ffd")
 
 

@@ -23,7 +23,7 @@ from projections import PlaneState, PortListing, port_document
 
 from .exits import OK, UsageError
 from .fleet import show_fleet
-from .histories import FromArchive, opened_history
+from .histories import FromArchive, MomentText, opened_history
 from .opening import opened
 from .options import COMMON, LISTING, Common, Format, Listing
 from .port_tables import ports_footer, ports_table
@@ -90,7 +90,7 @@ def _show_records(records: Iterable[Record], output: Format, lines: LogLines) ->
 # ---- replay --------------------------------------------------------------------
 def replay(
     *,
-    until: str | None = None,
+    until: MomentText | None = None,
     from_archive: FromArchive = None,
     ports: bool = False,
     options: Listing = LISTING,

@@ -63,17 +63,25 @@ class LogLines:
         return [*lines, self._line(record)]
 
     def _line(self, record: Record) -> Text:
-        event = record.event
-        poison = isinstance(event, UnknownEvent | Undecodable)
-        kind, who, what = _poison(record) if poison else _said(record)
+        kind, who, what = record_parts(record)
         row: list[Cell] = [
             str(record.revision),
             f"{record.recorded_at:%H:%M:%S}",
-            Text(kind, style=POISON if poison else _style(event)),
+            kind,
             who,
             what,
         ]
         return line(RECORD_COLUMNS, row, self._widths)
+
+
+def record_parts(record: Record) -> tuple[Text, str, str]:
+    """A record's type, whom it is about, and what it says; the unreadable is marked."""
+    event = record.event
+    if isinstance(event, UnknownEvent | Undecodable):
+        kind, who, what = _poison(record)
+        return Text(kind, style=POISON), who, what
+    kind, who, what = _said(record)
+    return Text(kind, style=_style(event)), who, what
 
 
 def record_document(record: Record) -> dict[str, Any]:

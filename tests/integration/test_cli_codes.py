@@ -25,6 +25,9 @@ READING = (
     ("log", "tail"),
     ("replay",),
     ("replay", "--ports"),
+    ("diff", "1", "2"),
+    ("explain", "prod/w1"),
+    ("bisect", "--first", "True"),
 )
 SERVING = (("init",), ("projector", "--http", "127.0.0.1:0"))
 

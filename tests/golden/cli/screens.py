@@ -38,6 +38,7 @@ from projections import (
 )
 from tests.golden.cli.archived import exports, imports
 from tests.golden.cli.decided import decisions, gates
+from tests.golden.cli.looked_back import looked_back
 from tests.golden.stories import STORIES, every_event
 from tests.support.fleet_builder import (
     C1,
@@ -300,6 +301,7 @@ SCREENS: dict[str, Callable[[], list[Text]]] = {
     "ports_unknown_host": lambda: _ports(a_host_in_use(), host="10.0.0.\x1b9"),
     "demo": lambda: _demo(ok=True),
     "demo_not_ok": lambda: _demo(ok=False),
+    **looked_back(WIDTH),
 }
 """Every screen; no clock, no network."""
 
