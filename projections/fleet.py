@@ -54,6 +54,10 @@ class Members(msgspec.Struct, eq=False, gc=False):
             return NotImplemented
         return self.workers == other.workers and self.cohorts == other.cohorts
 
+    def __ne__(self, other: object) -> bool:
+        """Whether they are not equal: a Struct has an answer of its own to this."""
+        return not self == other
+
     __hash__ = None  # type: ignore[assignment]
 
     @property

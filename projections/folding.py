@@ -23,7 +23,6 @@ from .entities import (
     Registration,
     SetGone,
     SetPut,
-    WorkerGone,
     WorkerKey,
     WorkerPut,
     WorkerSetKey,
@@ -74,7 +73,7 @@ class _Batch:
 
     def _begin(self, state: FoldState) -> None:
         self._state, self._fleet = state, state.fleet_state
-        self._workers: dict[WorkerKey, WorkerPut | WorkerGone] = {}
+        self._workers: dict[WorkerKey, FleetChange] = {}
         self._sets: dict[WorkerSetKey, SetPut | SetGone] = {}
         self._learnt: list[KnownPut] = []
         self.known = self._fleet.known
@@ -151,15 +150,15 @@ class _Batch:
             self._count(before, -1)
             self._count(after, 1)
         for change in changes:
-            if isinstance(change, WorkerPut | WorkerGone):
-                self._workers[key] = change
+            if isinstance(change, KnownPut):
+                self._learnt.append(change)
+                self.known = self.known.set(change.name, change)
             elif isinstance(change, SetPut | SetGone):
                 self._sets[change.key] = change
                 cohorts = change.cohorts if isinstance(change, SetPut) else ()
                 self.members(change.key).cohorts = cohorts
-            elif isinstance(change, KnownPut):
-                self._learnt.append(change)
-                self.known = self.known.set(change.name, change)
+            else:  # of the worker itself; nothing else comes of its events
+                self._workers[key] = change
         return after
 
     def _count(self, worker: Registration | None, more: int) -> None:

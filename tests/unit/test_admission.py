@@ -164,6 +164,8 @@ def test_members_are_equal_by_workers_and_order():
     story = given(FIRST, SECOND)
     one, two = (fold_all(state_after(), story).fleet_state.members(KEY) for _ in "ab")
     assert one == two
+    assert one.ready  # looked at, which is no difference
+    assert not one != two  # noqa: SIM202 - the other operator is what is meant
     assert one != state_after(FIRST).fleet_state.members(KEY)
     assert one != "members"
     with pytest.raises(TypeError):

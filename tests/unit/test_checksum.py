@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from events import ModelCard, Role, serving_checksum
+from events.worker import KNOWN_MAX
 from tests.support.fleet_builder import C1, given, registered
 
 CHANGES = {
@@ -81,3 +82,10 @@ def test_checksums_never_change():
     assert ModelCard().checksum == "2afb9b83f9314e5d029766197f539792"
     assert C1.checksum == "d938dd2322b988101da0b72b368517b0"
     assert serving_checksum(C1, ((PREFILL,),)) == "5303028ad108a590ae928eb6615ea93a"
+
+
+def test_what_was_worked_out_before_is_as_if_worked_out_anew():
+    cards = [ModelCard(context_length=n) for n in range(KNOWN_MAX + 2)]
+    first = [serving_checksum(card, ()) for card in cards]
+    assert len(set(first)) == len(cards)
+    assert [serving_checksum(card, ()) for card in cards] == first
