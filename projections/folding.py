@@ -13,7 +13,14 @@ from typing import cast
 
 import msgspec
 
-from events import Checksum, PortClaimed, PortReleased, Record, WorkerEvent
+from events import (
+    Checksum,
+    PortClaimed,
+    PortReleased,
+    Record,
+    Revision,
+    WorkerEvent,
+)
 
 from .applying import apply, stays
 from .deciding import Refusal, decide_worker
@@ -29,7 +36,7 @@ from .entities import (
 )
 from .fleet import NO_MEMBERS
 from .fold import FoldState, claim, release, step, turn_over, with_refusal, worker_in
-from .life import Life, LifeKey, Lives
+from .life import Life, LifeKey, Lives, touched
 
 
 def fold_all(state: FoldState, records: Iterable[Record]) -> FoldState:
@@ -79,6 +86,7 @@ class _Batch:
         self.known = self._fleet.known
         self._standing: dict[WorkerSetKey, _Standing] = {}
         self._lives = _Lives(state.lives)
+        self._touched: dict[LifeKey, Revision] = {}
         self._ports, self._anomalies = state.ports, state.anomalies
         self._last: Record | None = None
 
@@ -93,7 +101,7 @@ class _Batch:
             outcome = decide_worker(self, event, before, record.recorded_at)
             if not isinstance(outcome, Refusal):
                 after = self._take(key, before, outcome)
-            turn_over(lives, before, after, record.revision)
+            self._turn_over(before, after, record.revision)
         elif isinstance(event, PortClaimed):
             self._ports, _, outcome = claim(self._ports, lives, event, record)
         elif isinstance(event, PortReleased):
@@ -110,6 +118,8 @@ class _Batch:
         last = self._last
         if last is None:
             return self._state
+        for key, revision in self._touched.items():
+            touched(cast("Lives", self._lives), key, revision)
         changes: list[FleetChange] = [*self._workers.values(), *self._sets.values()]
         return FoldState(
             fleet_state=apply(self._fleet, [*changes, *self._learnt]),
@@ -130,6 +140,25 @@ class _Batch:
             standing = _Standing(found.cohorts, dict(found.counts))
             self._standing[key] = standing
         return standing
+
+    def _turn_over(
+        self,
+        before: Registration | None,
+        after: Registration | None,
+        revision: Revision,
+    ) -> None:
+        if before is not None:
+            key = before.life_key
+            if (
+                after is not None
+                and after.incarnation == before.incarnation
+                and after.lease_ttl_s == before.lease_ttl_s
+            ):
+                self._touched[key] = revision  # most do no more than that
+                return
+            if (last := self._touched.pop(key, None)) is not None:
+                touched(cast("Lives", self._lives), key, last)
+        turn_over(cast("Lives", self._lives), before, after, revision)
 
     def _worker(self, key: WorkerKey) -> Registration | None:
         change = self._workers.get(key)
