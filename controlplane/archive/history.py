@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from controlplane.playback import Ends
-from events import Cell, Record, Revision
+from events import Cell, Record, Revision, StoredRecord
 
 from .reading import Archive
 
@@ -41,6 +41,13 @@ class ArchiveHistory:
     ) -> AsyncIterator[list[Record]]:
         """Yield the archive's records in (after, until]."""
         for records in self.archive.records(after, until):
+            yield records
+
+    async def stored(
+        self, after: Revision = 0, until: Revision | None = None
+    ) -> AsyncIterator[list[StoredRecord]]:
+        """Yield the archive's records in (after, until], as they were stored."""
+        for records in self.archive.stored(after, until):
             yield records
 
     async def at(self, revision: Revision) -> Record | None:

@@ -22,6 +22,8 @@ from . import (
     explaining,
     fleet,
     history,
+    log_counts,
+    log_reading,
     ports,
     serving,
     showing,
@@ -59,7 +61,9 @@ app.command(deciding.thresholds)
 app.command(draining.drain)
 app.command(deciding.forget)
 app.command(log_app)
-log_app.command(history.tail)
+log_app.command(log_reading.tail)
+log_app.command(log_reading.show)
+log_app.command(log_counts.stats)
 log_app.command(archives.export_, name="export")
 log_app.command(archives.import_, name="import")
 app.command(history.replay)

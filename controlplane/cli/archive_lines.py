@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from rich.text import Text
@@ -11,17 +11,15 @@ from controlplane.archive import Exported, Imported, Manifest
 from events import Cell
 
 from .columns import cut, shown
+from .sizes import byte_size
 from .tables import FAINT, GOOD, ODD, short_id
-
-_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
-_STEP: Final = 1000
 
 
 def export_lines(exported: Exported, path: str, size: int, width: int) -> list[Text]:
     """What is in the archive at ``path``, which has ``size`` bytes."""
     manifest = exported.manifest
     before = "before, " if exported.already else ""
-    sizes = f"{_size(size)}, {_size(manifest.bytes)} unpacked"
+    sizes = f"{byte_size(size)}, {byte_size(manifest.bytes)} unpacked"
     lines = [
         Text(f"exported {before}{_contents(manifest)}", style=GOOD),
         _of(manifest, width),
@@ -91,11 +89,3 @@ def _named(where: str, path: str, more: str, width: int) -> Text:
     """A file's name, cut in the middle if there is no room for all of it."""
     room = max(1, width - len(where) - 1 - len(more))
     return Text(f"{where} {cut(shown(path), room, middle=True)}{more}", style=FAINT)
-
-
-def _size(count: float) -> str:
-    """So many bytes, for people."""
-    step = 0
-    while count >= _STEP and step < len(_UNITS) - 1:
-        count, step = count / _STEP, step + 1
-    return f"{count:.1f} {_UNITS[step]}" if step else f"{count:.0f} {_UNITS[0]}"

@@ -35,6 +35,8 @@ from controlplane.playback import (
     MomentAheadError,
     MomentInvalidError,
     MomentTooEarlyError,
+    RecordRemovedError,
+    TypeUnknownError,
 )
 from controlplane.sidecar import ChildNotHealthyError, ChildNotStartedError
 from events import ControlPlaneError, InvalidIdentityError, UndecodableRecordError
@@ -87,8 +89,10 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (InvalidIdentityError, USAGE),
     (MomentInvalidError, USAGE),
     (MomentTooEarlyError, USAGE),
+    (TypeUnknownError, USAGE),
     (SaidError, NO),
     (EventNotFoundError, NO),
+    (RecordRemovedError, NO),
     (ExportRefusedError, NO),
     (ImportRefusedError, NO),
     (ModelNotFoundError, NO),

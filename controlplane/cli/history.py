@@ -1,8 +1,7 @@
-"""``log tail``, ``replay``, ``schema``: what is in the log, and what it meant then."""
+"""``replay``, ``schema``: what the log meant, at any moment."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -18,73 +17,23 @@ from controlplane.playback import (
     state_at,
 )
 from controlplane.settings import Settings
-from events import Record, json_schema
+from events import json_schema
 from projections import PlaneState, PortListing, port_document
 
-from .exits import OK, UsageError
+from .exits import OK
 from .fleet import show_fleet
 from .histories import FromArchive, MomentText, opened_history
-from .opening import opened
 from .options import COMMON, LISTING, Common, Format, Listing
 from .port_tables import ports_footer, ports_table
 from .ports import replayed_ports, show_blocks
 from .printing import print_document, print_json, print_lines, terminal_width
 from .progress import Progress
-from .records import LogLines, record_document
 from .running import run
 from .tables import replay_footer
 
 Lines = Annotated[
     int, Parameter(name=("--lines", "-n"), validator=validators.Number(gte=0))
 ]
-
-
-# ---- log tail ------------------------------------------------------------------
-def tail(*, lines: Lines = 20, follow: bool = False, options: Listing = LISTING) -> int:
-    """Show the last records of the log.
-
-    Parameters
-    ----------
-    lines
-        How many.
-    follow
-        Go on with those to come, until Ctrl-C.
-
-    options
-        What commands of its kind share.
-
-    """
-    if follow and options.output == "json":
-        message = "output 'json' is not valid: a stream has no end; take -o ndjson"
-        raise UsageError(message)
-    return run(lambda: _tail(lines, options, follow=follow), options, endless=follow)
-
-
-async def _tail(count: int, options: Listing, *, follow: bool) -> int:
-    async with opened(options) as plane:
-        state = await plane.log.state()
-        end = state.last_revision
-        after = max(0, end - count, state.first_revision - 1)
-        records = [r async for r in plane.log.read(after, end)] if after < end else []
-        lines = LogLines(terminal_width())
-        if options.output == "table":
-            print_lines([lines.heading()])
-        _show_records(records, options.output, lines)
-        if follow:
-            async for more in plane.log.follow_batches(end):
-                _show_records(more, options.output, lines)
-    return OK
-
-
-def _show_records(records: Iterable[Record], output: Format, lines: LogLines) -> None:
-    match output:
-        case "table":
-            print_lines(text for record in records for text in lines.of(record))
-        case "json":
-            print_document([record_document(record) for record in records])
-        case "ndjson":
-            for record in records:
-                print_document(record_document(record))
 
 
 # ---- replay --------------------------------------------------------------------

@@ -8,11 +8,23 @@ from .errors import (
     MomentAheadError,
     MomentInvalidError,
     MomentTooEarlyError,
+    RecordRemovedError,
+    TypeUnknownError,
 )
 from .history import Ends, History, LogHistory
 from .moments import EventId, Moment, PointInTime, parse_moment
 from .player import Progress, replay_log, state_at
 from .ports import PortsThen, replay_ports
+from .selecting import (
+    Selection,
+    Sieve,
+    last_selected,
+    parse_types,
+    record_at,
+    selected,
+    type_of,
+)
+from .statistics import Statistics, Storage, Tally
 from .walking import records_to
 
 __all__ = [
@@ -28,9 +40,21 @@ __all__ = [
     "PointInTime",
     "PortsThen",
     "Progress",
+    "RecordRemovedError",
+    "Selection",
+    "Sieve",
+    "Statistics",
+    "Storage",
+    "Tally",
+    "TypeUnknownError",
+    "last_selected",
     "parse_moment",
+    "parse_types",
+    "record_at",
     "records_to",
     "replay_log",
     "replay_ports",
+    "selected",
     "state_at",
+    "type_of",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from events import ControlPlaneError, Revision
@@ -19,6 +20,15 @@ class MomentInvalidError(ControlPlaneError):
         """Quote the ``text``."""
         self.text = text
         super().__init__(f"moment {text!r} is not valid: {FORMS}")
+
+
+class TypeUnknownError(ControlPlaneError):
+    """No record has such a type. Name one that there is."""
+
+    def __init__(self, text: str, known: Sequence[str]) -> None:
+        """Quote the ``text`` and list what is ``known``."""
+        self.text, self.known = text, tuple(known)
+        super().__init__(f"type {text!r} is not valid: one of {', '.join(known)}")
 
 
 class MomentAheadError(ControlPlaneError):
@@ -54,3 +64,13 @@ class EventNotFoundError(ControlPlaneError):
             f"no record up to revision {last} has the event id {event_id}; "
             "see what there is: controlplane log tail -o ndjson"
         )
+
+
+class RecordRemovedError(ControlPlaneError):
+    """The log holds no record there: it was removed. Ask for another."""
+
+    def __init__(self, *, revision: Revision, first: Revision) -> None:
+        """Give the ``revision`` asked for and the ``first`` that there is."""
+        self.revision, self.first = revision, first
+        why = "it was purged" if revision >= first else f"the log begins at {first}"
+        super().__init__(f"there is no record at revision {revision}: {why}")

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol, Self
 
 from controlplane.eventlog import EventLog
-from events import Cell, Record, Revision
+from events import Cell, Record, Revision, StoredRecord
 
 
 class Ends(NamedTuple):
@@ -50,6 +50,12 @@ class History(Protocol):
         ``until=None``: the last one when called. Revisions without a record are
         passed over.
         """
+        ...
+
+    def stored(
+        self, after: Revision = 0, until: Revision | None = None
+    ) -> AsyncIterator[list[StoredRecord]]:
+        """As `batches`, with each payload as it is stored."""
         ...
 
     async def at(self, revision: Revision) -> Record | None:
@@ -96,6 +102,13 @@ class LogHistory:
     ) -> AsyncIterator[list[Record]]:
         """Yield the log's records in (after, until]."""
         async for records in self._log.read_batches(after, until):
+            yield records
+
+    async def stored(
+        self, after: Revision = 0, until: Revision | None = None
+    ) -> AsyncIterator[list[StoredRecord]]:
+        """Yield the log's records in (after, until], as they are stored."""
+        async for records in self._log.read_stored(after, until):
             yield records
 
     async def at(self, revision: Revision) -> Record | None:

@@ -81,10 +81,13 @@ async def _play(
 
 
 async def up_to(
-    history: History, moment: PointInTime | None, end: Revision
+    history: History, moment: PointInTime | None, end: Revision, after: Revision = 0
 ) -> AsyncIterator[list[Record]]:
-    """The batches up to and with ``moment``, or ``end`` if that comes first."""
-    async for records in history.batches(0, end):
+    """The batches up to and with ``moment``, or ``end`` if that comes first.
+
+    They begin after ``after``, which the moment must not lie before.
+    """
+    async for records in history.batches(after, end):
         count = _count(records, moment)
         yield records if count is None else records[:count]
         if count is not None:

@@ -1,6 +1,7 @@
 """A history in memory: the records of a story, in batches as small as one wants."""
 
 from controlplane.playback import Ends
+from events import StoredRecord, encode
 
 
 class StoryHistory:
@@ -24,6 +25,18 @@ class StoryHistory:
         ]
         for start in range(0, len(wanted), self.size):
             yield wanted[start : start + self.size]
+
+    async def stored(self, after=0, until=None):
+        async for records in self.batches(after, until):
+            yield [self.as_stored(record) for record in records]
+
+    def as_stored(self, record):
+        payload = getattr(record.event, "payload", None)
+        if payload is None:
+            payload = encode(record.event)
+        return StoredRecord(
+            record.revision, record.recorded_at, record.subject, payload
+        )
 
     async def at(self, revision):
         found = (r for r in self.records if r.revision == revision)

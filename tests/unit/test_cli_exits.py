@@ -31,6 +31,8 @@ from controlplane.playback import (
     MomentAheadError,
     MomentInvalidError,
     MomentTooEarlyError,
+    RecordRemovedError,
+    TypeUnknownError,
 )
 from controlplane.sidecar import ChildNotHealthyError, ChildNotStartedError
 from events import InvalidIdentityError, UndecodableRecordError, json_schema
@@ -64,6 +66,8 @@ CODES = [
     (MomentInvalidError("x"), 64),
     (MomentTooEarlyError(time=NOON, began=NOON), 64),
     (EventNotFoundError(event_id="x", last=7), 1),
+    (RecordRemovedError(revision=3, first=1), 1),
+    (TypeUnknownError("x", ["worker_held"]), 64),
     (MomentAheadError(revision=9, last=7), 75),
     (errors.HistoryForkedError(reason="another id", revision=7), 65),
     (errors.LogUnavailableError(url=URL, doing="connecting"), 69),

@@ -38,6 +38,7 @@ from projections import (
 )
 from tests.golden.cli.archived import exports, imports
 from tests.golden.cli.decided import decisions, gates
+from tests.golden.cli.logged import counted, counted_empty, counted_long, shown
 from tests.golden.cli.looked_back import looked_back
 from tests.golden.stories import STORIES, every_event
 from tests.support.fleet_builder import (
@@ -274,6 +275,10 @@ SCREENS: dict[str, Callable[[], list[Text]]] = {
         wait_line(WaitResult(reached=False), 12, 0.5, 0),
     ],
     "log_export": exports,
+    "log_show": shown,
+    "log_stats": counted,
+    "log_stats_long": counted_long,
+    "log_stats_empty": counted_empty,
     "log_import": imports,
     "decisions": decisions,
     "gates": gates,
