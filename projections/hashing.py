@@ -15,7 +15,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain
 from math import frexp, ldexp, log
 from struct import Struct
 from typing import Final
@@ -24,23 +24,22 @@ from .entities import Registration, WorkerKey
 from .picking import Candidates, Standing, moves
 from .readiness import SetMeaning
 
-POINTS: Final = 16
-"""Points a worker: the more, the more even the shares."""
+POINTS: Final = 8
+"""Points a worker: the more, the more even the shares, and the larger the ring."""
 PROBES: Final = 4
 """Places that a key looks at: the more, the more even the shares."""
-BITS: Final = 64
+BITS: Final = 32
 MASK: Final = (1 << BITS) - 1
 ALL: Final = 1 << 32
 """The part of a worker that is there for every key."""
-ROUNDS: Final = 64
-"""So often a key for which nobody is there looks again."""
-ARC_OWNERS: Final = 4
-"""Workers to an arc of the ring, about: few points are cheap to search and alter."""
+ARC_OWNERS: Final = 2
+"""Workers to an arc of the ring, about: among few points one is found soon."""
 MIX: Final = 0x9E3779B97F4A7C15
 """2^64 over the golden ratio: multiplying by it scatters what is alike."""
+MIXED: Final = (1 << 64) - 1
 
-_probes_of = Struct(f"<{PROBES}Q").unpack
-_half_of_points = Struct(f"<{POINTS // 2}Q").unpack
+_probes_of = Struct(f"<{PROBES}I").unpack
+_points_of = Struct(f"<{POINTS}I").unpack
 
 
 class Ring:
@@ -52,6 +51,9 @@ class Ring:
         self._owners: dict[WorkerKey, _Owner] = {}
         self._partial: set[WorkerKey] = set()
         self._exponent = 0
+        self._laid: list[_Owner] = []
+        """Owners by their numbers; one that left may leave a gap, taken again soon."""
+        self._free: list[int] = []
         self._lay()
 
     def match(self, found: Candidates) -> None:
@@ -73,49 +75,43 @@ class Ring:
             if known is None and not anew:
                 self._put_on(owner)
         self._weigh(found, moved.put)
-        if anew or self._arc_bits != _arc_bits(len(self._owners)):
+        if anew:
             self._lay()
+        else:
+            self._cut()
 
     def owner(self, key: str, attempt: int = 0) -> Registration:
         """The worker of ``key``; with another ``attempt``, mostly another one.
 
         There must be candidates.
         """
-        text = key.encode(errors="surrogatepass")
+        text = _bytes(key)
         if attempt:
             text += b"\0%d" % attempt
-        probes = _probes_of(blake2b(text, digest_size=8 * PROBES).digest())
-        mark: int = probes[0]
-        for _ in range(ROUNDS if self._partial else 0):
+        probes = _probes_of(blake2b(text, digest_size=4 * PROBES).digest())
+        if not self._partial:
+            return self._nearest(probes).standing.worker
+        mark: int = probes[0] << BITS | probes[1]
+        while True:  # half the keys at least see the heaviest: it takes few rounds
             owner = self._nearest_there(probes, mark)
             if owner is not None:
                 return owner.standing.worker
-            mark = (mark * MIX + 1) & MASK
-        return self._nearest(probes).standing.worker
+            mark = (mark * MIX + 1) & MIXED
 
     # ---- looking ---------------------------------------------------------------
     def _nearest(self, probes: tuple[int, ...]) -> _Owner:
         """Whose point follows a probe most closely."""
-        shift, arcs = BITS - self._arc_bits, self._arcs
-        nearest, at_arc, at_place = MASK + 1, 0, 0
+        points, starts, shift = self._points, self._starts, self._shift
+        end, nearest, found = len(points), MASK + 1, 0
         for probe in probes:
             arc = probe >> shift
-            points = arcs[arc]
-            place = bisect_left(points, probe)
-            if place == len(points):
-                arc, place = self._next_point(arc), 0
-                points = arcs[arc]
+            place = bisect_left(points, probe, starts[arc], starts[arc + 1])
+            if place == end:
+                place = 0
             distance = (points[place] - probe) & MASK
             if distance < nearest:
-                nearest, at_arc, at_place = distance, arc, place
-        return self._arc_owners[at_arc][at_place]
-
-    def _next_point(self, arc: int) -> int:
-        """The arc that has the first point after this ``arc``."""
-        while True:
-            arc = (arc + 1) % len(self._arcs)
-            if self._arcs[arc]:
-                return arc
+                nearest, found = distance, place
+        return self._laid[self._numbers[found]]
 
     def _nearest_there(self, probes: tuple[int, ...], mark: int) -> _Owner | None:
         """The same of those that are there for the key of this ``mark``, if any is."""
@@ -133,44 +129,55 @@ class Ring:
 
     def _from(self, probe: int) -> Iterator[tuple[int, _Owner]]:
         """All points once around, beginning at ``probe``."""
-        arc = probe >> BITS - self._arc_bits
-        place = bisect_left(self._arcs[arc], probe)
-        yield from islice(
-            zip(self._arcs[arc], self._arc_owners[arc], strict=True), place, None
-        )
-        for step in range(1, len(self._arcs)):
-            here = (arc + step) % len(self._arcs)
-            yield from zip(self._arcs[here], self._arc_owners[here], strict=True)
-        yield from islice(
-            zip(self._arcs[arc], self._arc_owners[arc], strict=True), place
-        )
+        place, end = bisect_left(self._points, probe), len(self._points)
+        for at in chain(range(place, end), range(place)):
+            yield self._points[at], self._laid[self._numbers[at]]
 
     # ---- laying ----------------------------------------------------------------
     def _lay(self) -> None:
-        """Lay all points anew, in as many arcs as suit their number."""
-        self._arc_bits = _arc_bits(len(self._owners))
-        self._arcs = [array("Q") for _ in range(1 << self._arc_bits)]
-        self._arc_owners: list[list[_Owner]] = [[] for _ in self._arcs]
-        shift = BITS - self._arc_bits
-        laid = [(p, owner) for owner in self._owners.values() for p in owner.points]
-        laid.sort(key=_point)
-        for point, owner in laid:
-            self._arcs[point >> shift].append(point)
-            self._arc_owners[point >> shift].append(owner)
+        """Lay all points anew."""
+        self._laid, self._free = list(self._owners.values()), []
+        numbered = ((owner.key, n) for n, owner in enumerate(self._laid))
+        laid = sorted(
+            (point, key, n) for key, n in numbered for point in self._laid[n].points
+        )
+        self._points = array("I", (point for point, _, _ in laid))
+        self._numbers = array("I", (n for _, _, n in laid))
+        self._cut()
+
+    def _cut(self) -> None:
+        """Cut the ring into arcs, so that a place is looked for among few points."""
+        bits = int(len(self._owners) / ARC_OWNERS).bit_length()
+        self._shift = BITS - bits
+        firsts = (arc << self._shift for arc in range(1 << bits))
+        self._starts = array("I", (bisect_left(self._points, f) for f in firsts))
+        self._starts.append(len(self._points))
 
     def _put_on(self, owner: _Owner) -> None:
+        number = self._free.pop() if self._free else len(self._laid)
+        self._laid[number : number + 1] = [owner]
         for point in owner.points:
-            arc = point >> (BITS - self._arc_bits)
-            place = bisect_left(self._arcs[arc], point)
-            self._arcs[arc].insert(place, point)
-            self._arc_owners[arc].insert(place, owner)
+            place = self._place(point, owner.key)
+            self._points.insert(place, point)
+            self._numbers.insert(place, number)
 
     def _take_off(self, owner: _Owner) -> None:
         for point in owner.points:
-            arc = point >> (BITS - self._arc_bits)
-            place = bisect_left(self._arcs[arc], point)
-            del self._arcs[arc][place]
-            del self._arc_owners[arc][place]
+            place = self._place(point, owner.key)
+            number = self._numbers.pop(place)
+            del self._points[place]
+        self._free.append(number)
+
+    def _place(self, point: int, key: WorkerKey) -> int:
+        """Where a point is, or would be: of equal ones the owners' names decide."""
+        place = bisect_left(self._points, point)
+        while (
+            place < len(self._points)
+            and self._points[place] == point
+            and self._laid[self._numbers[place]].key < key
+        ):
+            place += 1
+        return place
 
     def _weigh(self, found: Candidates, put: dict[WorkerKey, Standing]) -> None:
         """Say for which part of the keys each is there.
@@ -192,13 +199,13 @@ class Ring:
 
 def rendezvous(found: Candidates, key: str) -> Registration:
     """The worker of ``key`` by looking at each: dear, but it needs no ring."""
-    text = key.encode(errors="surrogatepass")
+    text = _bytes(key)
 
     def rank(meaning: SetMeaning, worker: Registration) -> float:
         name = "/".join(worker.key).encode()
         whole = blake2b(b"%d\0%b%b" % (len(text), text, name), digest_size=8).digest()
         number = int.from_bytes(whole, "big")
-        return -log((number + 1) / (MASK + 2)) / meaning.weight
+        return -log((number + 1) / (2.0**64 + 1)) / meaning.weight
 
     ranks = ((rank(m, w), w.key, w) for m, workers in found.sets for w in workers)
     return min(ranks, key=_rank)[2]
@@ -207,27 +214,27 @@ def rendezvous(found: Candidates, key: str) -> Registration:
 class _Owner:
     """A worker on the ring."""
 
-    __slots__ = ("part", "points", "standing")
+    __slots__ = ("key", "part", "points", "salt", "standing")
 
     def __init__(self, key: WorkerKey) -> None:
-        name = f"{key[0]}/{key[1]}".encode()
-        halves = (blake2b(name, person=half).digest() for half in (b"first", b"second"))
-        self.points: tuple[int, ...] = sum(map(_half_of_points, halves), ())
+        self.key = key
+        digest = blake2b("/".join(key).encode(), digest_size=4 * POINTS).digest()
+        self.points: tuple[int, ...] = _points_of(digest)
+        self.salt = self.points[0] << BITS | self.points[1]
         self.part = ALL
         self.standing: Standing
 
     def is_there_for(self, mark: int) -> bool:
         """Whether it is there for the key of this ``mark``."""
-        return ((mark ^ self.points[0]) * MIX & MASK) >> 32 < self.part
+        return ((mark ^ self.salt) * MIX & MIXED) >> 32 < self.part
 
 
-def _arc_bits(owners: int) -> int:
-    """The ring is cut into two to the power of this."""
-    return (owners // ARC_OWNERS).bit_length()
-
-
-def _point(laid: tuple[int, _Owner]) -> int:
-    return laid[0]
+def _bytes(key: str) -> bytes:
+    """UTF-8, and of what cannot be that, bytes all the same."""
+    try:
+        return key.encode()
+    except UnicodeEncodeError:
+        return key.encode(errors="surrogatepass")
 
 
 def _rank(ranked: tuple[float, WorkerKey, Registration]) -> tuple[float, WorkerKey]:

@@ -6,7 +6,7 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -48,6 +48,8 @@ class Candidates(msgspec.Struct, frozen=True, eq=False):
     """From where on a worker of each WorkerSet is busy; None: it never is."""
     limited: bool
     """Whether any of them could be busy."""
+    tools: dict[object, Any] = msgspec.field(default_factory=dict)
+    """What those who pick keep with them, by who keeps it."""
 
     def __len__(self) -> int:
         """How many there are."""

@@ -6,19 +6,22 @@ and after a while without news nothing of it is left.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Hashable
+from math import inf
 from typing import Final
 
 from controlplane.clock import Clock
 from controlplane.loads import decode_load, reporting_worker
 from controlplane.telemetry import PickTally
-from projections import Candidates, Fleet, Load, WorkerKey, believed_for_s
+from projections import Candidates, Fleet, Load, Registration, WorkerKey, believed_for_s
 
 from .ranking import Ranking, Seen
 
 RANKINGS_MAX: Final = 1024
 """So many wishes are kept ranked; a caller may ask for any."""
+SENT_MAX: Final = 4096
+"""So many picks wait to be counted; where none is by load, more do not matter."""
 KEPT_MIN: Final = 1 / 16
 """What a pick adds to a worker's load at least, until its next report."""
 
@@ -35,7 +38,12 @@ class Loads:
         self._seen = self.known = OrderedDict[WorkerKey, Seen]()
         """In order of their reports, the oldest first."""
         self._rankings: dict[Hashable, Ranking] = {}
+        self._sent = deque[Registration](maxlen=SENT_MAX)
+        self.sent = self._sent.append
+        """Called with a worker: a request goes there. Counted when that matters."""
         self._old: list[WorkerKey] = []
+        self._due_at = -inf
+        """Before that, all reports are fresh, whatever comes."""
         self.all_fresh = False
         """Whether all reports are believed, as of the last `forget`."""
 
@@ -57,17 +65,30 @@ class Loads:
         load = Load(report.kv_usage, report.running, report.waiting)
         self._take(key, report.incarnation, load)
 
-    def ranking(self, wish: Hashable, found: Candidates) -> Ranking:
-        """The candidates of ``wish`` by their loads as they are now."""
-        self.forget()
-        ranking = self._rankings.get(wish)
-        if ranking is None:
-            if len(self._rankings) >= RANKINGS_MAX:
-                self._rankings.clear()
-                for seen in self._seen.values():
-                    seen.watchers.clear()
-            ranking = self._rankings[wish] = Ranking(self._seen)
+    def ranking(self, wish: Hashable, found: Candidates, *, in_order: bool) -> Ranking:
+        """The candidates of ``wish`` by their loads as they are now.
+
+        Unless ``in_order``, only who is busy is sure to be up to date.
+        """
+        if self._seen:
+            self.forget()
+        if in_order and self._sent:
+            self._note()
+        ranking: Ranking | None = found.tools.get(self)
+        if ranking is None or ranking.dropped:
+            ranking = self._rankings.get(wish) or self._new_ranking(wish)
+            found.tools[self] = ranking
         ranking.match(found)
+        return ranking
+
+    def _new_ranking(self, wish: Hashable) -> Ranking:
+        if len(self._rankings) >= RANKINGS_MAX:
+            for ranking in self._rankings.values():
+                ranking.dropped = True
+            self._rankings.clear()
+            for seen in self._seen.values():
+                seen.watchers.clear()
+        ranking = self._rankings[wish] = Ranking(self._seen)
         return ranking
 
     def ranked(self, found: Candidates) -> Ranking:
@@ -78,13 +99,16 @@ class Loads:
             self._seen[key].watchers.pop(ranking, None)
         return ranking
 
-    def sent(self, key: WorkerKey) -> None:
-        """A request goes there."""
-        seen = self._seen.get(key)
-        if seen is not None:
-            seen.sent += 1
-            for ranking in seen.watchers:
-                ranking.moved[key] = None
+    def _note(self) -> None:
+        """Count what was sent, and have those looked at again who got it."""
+        sent, seen = self._sent, self._seen
+        while sent:
+            key = sent.popleft().key
+            to = seen.get(key)
+            if to is not None:
+                to.sent += 1
+                for ranking in to.watchers:
+                    ranking.moved[key] = None
 
     def since(self, chance: float) -> float:
         """Since when a report must be to be believed, at this ``chance`` in [0, 1)."""
@@ -93,13 +117,15 @@ class Loads:
 
     def forget(self) -> None:
         """Forget what is too old to count."""
-        if not self._seen:
-            return
         now = self._clock.monotonic()
+        if now < self._due_at or not self._seen:
+            return
         for key in self._seen:
             age_s = now - self._seen[key].at
             if age_s < self._forget_s:
                 self.all_fresh = age_s <= self._fresh_s
+                if self.all_fresh:
+                    self._due_at = self._seen[key].at + self._fresh_s
                 break
             self._old.append(key)
         while self._old:
@@ -107,6 +133,7 @@ class Loads:
 
     # ---- keeping ---------------------------------------------------------------
     def _take(self, key: WorkerKey, incarnation: str, load: Load) -> None:
+        self._note()
         if not load.says_something:
             if key in self._seen:
                 self._drop(key)

@@ -160,8 +160,9 @@ class Picker:
         ``name`` is what the candidates are remembered by.
         """
         ranking, some_busy = None, False
-        if found.limited or ask.policy == "least_loaded":
-            ranking = self._loads.ranking(name, found)
+        by_load = ask.policy == "least_loaded"
+        if found.limited or by_load:
+            ranking = self._loads.ranking(name, found, in_order=by_load)
             some_busy = found.limited and ranking.any_busy
         if not (some_busy or kept_out):
             return self._draw(name, found, ask, ranking, 0, kept_out)
@@ -209,7 +210,7 @@ class Picker:
             return draw_in_turn(found, self._turn_of(name))
         if ask.policy == "consistent_hash":
             return self._ring(name, found).owner(ask.key or "", attempt)
-        ranking = ranking or self._loads.ranking(name, found)
+        ranking = ranking or self._loads.ranking(name, found, in_order=True)
         return self._least(found, rng, ranking, kept_out)
 
     def _least(
@@ -237,11 +238,14 @@ class Picker:
         return ranking.least(rng, since, kept_out) or at_random
 
     def _ring(self, name: Hashable, found: Candidates) -> Ring:
-        ring = self._rings.get(name)
+        ring: Ring | None = found.tools.get(self)
         if ring is None:
-            if len(self._rings) >= RINGS_MAX:
-                self._rings.clear()
-            ring = self._rings[name] = Ring()
+            ring = self._rings.get(name)
+            if ring is None:
+                if len(self._rings) >= RINGS_MAX:
+                    self._rings.clear()
+                ring = self._rings[name] = Ring()
+            found.tools[self] = ring
         ring.match(found)
         return ring
 
@@ -255,7 +259,7 @@ class Picker:
 
     def _sent(self, worker: Registration) -> Worker:
         if self._loads.known:
-            self._loads.sent(worker.key)
+            self._loads.sent(worker)
         return derive_routable(worker)
 
     # ---- leaving out -----------------------------------------------------------

@@ -56,6 +56,8 @@ class Ranking:
     def __init__(self, seen: Mapping[WorkerKey, Seen]) -> None:
         """Rank by what is ``seen``."""
         self._seen = seen
+        self.dropped = False
+        """Whether it is told of reports no more."""
         self._found: Candidates | None = None
         self._standing: dict[WorkerKey, Standing] = {}
         self._entries: dict[WorkerKey, _Entry] = {}
@@ -155,9 +157,9 @@ class Ranking:
 
     def _move(self) -> None:
         """Put those back to whom requests were sent: mostly the first, and not far."""
-        moved, self.moved = self.moved, {}
-        order, entries = self._order, self._entries
-        for key in moved:
+        moved, order, entries = self.moved, self._order, self._entries
+        while moved:
+            key, _ = moved.popitem()
             old = entries.get(key)
             if old is None:
                 continue

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from projections import Ring, Wanted, candidates, rendezvous
+from projections import Ring, Wanted, candidates, hashing, rendezvous
 from projections.hashing import POINTS
 from tests.support.fleet_builder import (
     MODEL,
@@ -98,7 +98,7 @@ def test_keys_keep_their_workers_in_the_next_version():
     assert [rendezvous(few, f"user-{n}").worker_id for n in range(8)] == PINNED_CLOSELY
 
 
-PINNED = ["w2", "w7", "w0", "w4", "w7", "w6", "w6", "w6"]
+PINNED = ["w5", "w0", "w8", "w9", "w2", "w1", "w1", "w5"]
 PINNED_CLOSELY = ["w3", "w0", "w5", "w1", "w5", "w4", "w6", "w2"]
 
 
@@ -195,7 +195,7 @@ def test_nobody_is_left_on_the_ring_but_the_candidates():
         chosen = rng.sample(range(40), rng.randrange(1, 40))
         steps = [registered(f"w{n}", namespace=f"ns-{n % 3}") for n in chosen]
         laid.match(found(*steps, starting("idle")))
-        points = [point for arc in laid._arcs for point in arc]
+        points = list(laid._points)
         assert points == sorted(points)
         assert len(points) == len(chosen) * POINTS
         assert {laid.owner(key).worker_id for key in KEYS[:500]} <= {
@@ -203,11 +203,30 @@ def test_nobody_is_left_on_the_ring_but_the_candidates():
         }
 
 
+@pytest.mark.parametrize("bits", [4, 10])
+def test_equal_points_are_told_apart_by_names(monkeypatch, bits):
+    """On a ring so small that points fall together, its past does not matter either."""
+    mask = (1 << bits) - 1 << 32 - bits
+
+    def coarse(digest):
+        return tuple(point & mask for point in _points_of(digest))
+
+    _points_of = hashing._points_of
+    monkeypatch.setattr(hashing, "_points_of", coarse)
+    grown, shrunk = Ring(), ring(*workers(40))
+    for count in (30, 29, 28, 20, 21, 25):
+        shrunk.match(found(*workers(count)))
+    for count in (1, 3, 20, 22, 24, 25):
+        grown.match(found(*workers(count)))
+    at_once = owners(ring(*workers(25)))
+    assert owners(grown) == owners(shrunk) == at_once
+
+
 def test_how_the_ring_is_cut_does_not_matter(monkeypatch):
     """Also where most of its arcs are empty."""
     whole = owners(ring(*workers(3), weighted(0.5, namespace="ns-1")))
-    monkeypatch.setattr("projections.hashing._arc_bits", lambda _: 9)
-    assert owners(ring(*workers(3), weighted(0.5, namespace="ns-1"))) == whole
     even = owners(ring(*workers(3)))
-    monkeypatch.setattr("projections.hashing._arc_bits", lambda _: 0)
-    assert owners(ring(*workers(3))) == even
+    for owners_an_arc in (1 / 512, 1000):
+        monkeypatch.setattr(hashing, "ARC_OWNERS", owners_an_arc)
+        assert owners(ring(*workers(3), weighted(0.5, namespace="ns-1"))) == whole
+        assert owners(ring(*workers(3))) == even
