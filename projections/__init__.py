@@ -26,6 +26,7 @@ from .delta import (
     diff,
     encode_view,
     entity_key,
+    parse_epoch,
 )
 from .differing import FleetDifference, OtherDifference, WorkerDifference
 from .draining import DrainOrder, Drains, drains_unheard
@@ -69,7 +70,7 @@ from .explanation import Explanation, Link, Reason
 from .expression import Expression, parse_expression
 from .fleet import EMPTY, FleetState, Members, build
 from .fold import FOLD_VERSION, FoldState, Step, evolve, step
-from .folding import fold_all
+from .folding import Folding, fold_all
 from .grouping import Groups, Partners, groups
 from .hashing import Ring, rendezvous
 from .host_ports import HostPorts, host_ports
@@ -152,6 +153,7 @@ __all__ = [
     "FleetDifference",
     "FleetState",
     "FoldState",
+    "Folding",
     "Found",
     "Gone",
     "Groups",
@@ -265,6 +267,7 @@ __all__ = [
     "model_document",
     "moves",
     "only",
+    "parse_epoch",
     "parse_expression",
     "pick_in_turn",
     "pick_weighted",

@@ -41,7 +41,7 @@ from .life import Life, LifeKey, Lives, touched
 
 def fold_all(state: FoldState, records: Iterable[Record]) -> FoldState:
     """The state after all ``records``, in their order."""
-    batch = _Batch(state)
+    batch = Folding(state)
     for record in records:
         batch.add(record)
     return batch.settled()
@@ -72,10 +72,14 @@ class _Lives:
         return self
 
 
-class _Batch:
-    """A fold in progress. To those who decide it is the fleet so far."""
+class Folding:
+    """A fold in progress. To those who decide it is the fleet so far.
+
+    For a history that comes in pieces: the longer it lasts, the less an event costs.
+    """
 
     def __init__(self, state: FoldState) -> None:
+        """Go on from ``state``, which stays as it is."""
         self._begin(state)
 
     def _begin(self, state: FoldState) -> None:
@@ -114,7 +118,7 @@ class _Batch:
         self._last = record
 
     def settled(self) -> FoldState:
-        """The state so far. The batch ends with it."""
+        """The state so far. Nothing can be added any more."""
         last = self._last
         if last is None:
             return self._state

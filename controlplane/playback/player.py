@@ -71,12 +71,14 @@ async def _play(
     progress: Progress | None,
 ) -> PlaneState:
     end = min(moment, ends.last) if isinstance(moment, int) else ends.last
-    state = FoldState()
+    folding = Folding(FoldState())
     if end > 0:
         async for records in up_to(history, moment, end):
-            state = fold_all(state, records)
-            if progress is not None:
-                progress(state.revision, end)
+            for record in records:
+                folding.add(record)
+            if progress is not None and records:
+                progress(records[-1].revision, end)
+    state = folding.settled()
     return PlaneState(state, cell=history.cell, log_id=history.log_id)
 
 
