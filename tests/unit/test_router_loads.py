@@ -62,6 +62,16 @@ def test_a_burst_spreads_between_reports():
     assert router.picks(30) == {"w1": 10, "w2": 10, "w3": 10}
 
 
+def test_a_burst_over_many_gives_each_its_turn():
+    """Wherever in the order a worker's place is after each pick."""
+    ids = [f"w{n:03}" for n in range(300)]
+    router = Router(fleet_after(*map(registered, ids)))
+    for n, worker in enumerate(ids):
+        router.hear(worker, running=n % 2)
+    assert router.picks(150) == dict.fromkeys(ids[::2], 1)
+    assert router.picks(300) == dict.fromkeys(ids, 1)
+
+
 def test_ties_go_by_chance():
     router = Router(three())
     for worker in ("w1", "w2", "w3"):
