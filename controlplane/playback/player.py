@@ -9,7 +9,7 @@ from typing import TypeAlias
 from controlplane.errors import HistoryTruncatedError
 from controlplane.eventlog import EventLog
 from events import Record, Revision
-from projections import FoldState, PlaneState, fold_all
+from projections import Folding, FoldState, PlaneState
 
 from .errors import EventNotFoundError, MomentAheadError, MomentTooEarlyError
 from .history import Ends, History, LogHistory
