@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 import msgspec
@@ -25,11 +25,12 @@ from .entities import (
     WorkerGone,
     WorkerKey,
     WorkerPut,
+    WorkerSetKey,
 )
 from .fleet import FleetState
 from .fold import FoldState, step
 from .readiness import Blocker
-from .rippling import ripples
+from .rippling import blockers_on, ground_of, ripples
 from .view import Fleet
 
 _DERIVED: Final = frozenset({"routable", "blockers"})
@@ -67,17 +68,28 @@ class Trail:
         self._late = late
         self._state = FoldState(fleet_state=early.state, revision=early.revision)
         self._stayed = {one.key: frozenset(one.fields) for one in found.changed}
-        self._looks: dict[WorkerKey, tuple[Blocker, ...]] = {
-            one.key: looks.blockers
-            for one in found.changed
-            if (looks := early.worker(*one.key)) is not None
+        self._looks = self._first_looks(early)
+        """The blockers, as they were last, of those whose blockers differ."""
+        self._grounds = {
+            key: ground_of(early.state, key)
+            for key in {early.state.workers[name].set_key for name in self._looks}
         }
+        """What the WorkerSets of those have in common."""
         self._wanted: set[_Key] = {
             ("worker", *one.key)
             for one in (*found.removed, *found.changed, *found.added)
         }
         self._wanted.update(one.key for one in found.others)
         self._made: dict[_Key, Revision] = {}
+
+    def _first_looks(self, early: Fleet) -> dict[WorkerKey, tuple[Blocker, ...]]:
+        workers = early.state.workers  # none in a fleet that was read: it has no log
+        shown = ((one.key, early.worker(*one.key)) for one in self._found.changed)
+        return {
+            key: worker.blockers
+            for key, worker in shown
+            if worker is not None and key in workers and self._stayed[key] & _DERIVED
+        }
 
     def feed(self, records: Iterable[Record]) -> None:
         """Take more of the log, in its order. What is not between the two is left."""
@@ -115,16 +127,27 @@ class Trail:
         own: set[WorkerKey] = set()
         for change in folded.changes:
             key = _place(change)
+            own.update(self._named(key))
             if key not in self._wanted:
                 continue
-            if isinstance(change, WorkerPut):
-                own.add(change.worker.key)
-                if not self._differs(before, change.worker):
-                    continue
-            self._made[key] = record.revision
-        names = ripples(before, after, folded.changes) if self._looks else frozenset()
-        if own or names:
-            self._look_again(after, own, names, record.revision)
+            if not isinstance(change, WorkerPut) or self._differs(
+                before, change.worker
+            ):
+                self._made[key] = record.revision
+        models = ripples(before, after, folded.changes) if self._looks else frozenset()
+        if own or models:
+            self._look_again(after, own, models, record.revision)
+
+    def _named(self, key: _Key) -> Iterator[WorkerKey]:
+        """Whose blockers a change of this entity decides by itself."""
+        match key:
+            case ("worker", namespace, worker_id) | (
+                "setting",
+                "hold",
+                namespace,
+                worker_id,
+            ) if (namespace, worker_id) in self._looks:
+                yield (namespace, worker_id)
 
     def _differs(self, before: FleetState, worker: Registration) -> bool:
         """Whether the record made what is different of the worker."""
@@ -142,18 +165,36 @@ class Trail:
         revision: Revision,
     ) -> None:
         """Note whose blockers the record changed."""
-        fleet = Fleet(after)
-        for key, looked in self._looks.items():
-            registration = after.workers.get(key)
-            if registration is None:
-                continue
-            if key not in own and registration.model not in models:
-                continue
-            worker = fleet.worker(*key)
-            now = () if worker is None else worker.blockers
-            if now != looked and self._stayed[key] & _DERIVED:
-                self._made["worker", *key] = revision
-            self._looks[key] = now
+        for name in own:
+            worker = after.workers.get(name)
+            if worker is not None:
+                self._grounds.setdefault(worker.set_key, None)
+        named = {after.workers[name].model for name in own if name in after.workers}
+        shifted = {
+            key
+            for key in self._grounds
+            if key.model in models | named and self._shifts(after, key)
+        }
+        for name in self._looks if shifted else own:
+            worker = after.workers.get(name)
+            if worker is not None and (name in own or worker.set_key in shifted):
+                self._look_at(after, worker, revision)
+
+    def _shifts(self, after: FleetState, key: WorkerSetKey) -> bool:
+        """Whether the ground of a WorkerSet is another now; it is noted."""
+        was, now = self._grounds[key], ground_of(after, key)
+        self._grounds[key] = now
+        return now is not None and not now.means(was)
+
+    def _look_at(
+        self, after: FleetState, worker: Registration, revision: Revision
+    ) -> None:
+        ground = self._grounds[worker.set_key]
+        assert ground is not None  # noqa: S101 - the worker is in that WorkerSet
+        now = blockers_on(after, ground, worker)
+        if now != self._looks[worker.key]:
+            self._made["worker", *worker.key] = revision
+        self._looks[worker.key] = now
 
 
 def _key_of(one: WorkerDifference | OtherDifference) -> _Key:

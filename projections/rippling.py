@@ -9,9 +9,9 @@ them from the rest, and never errs on the quick side.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
-from events import ModelName, Status
+from events import ModelName, Role, Status
 
 from .entities import (
     FleetChange,
@@ -26,9 +26,17 @@ from .entities import (
     WorkerGone,
     WorkerKey,
     WorkerPut,
+    WorkerSetKey,
 )
-from .fleet import FleetState
-from .readiness import is_held
+from .fleet import FleetState, Members
+from .readiness import (
+    Blocker,
+    SetMeaning,
+    blockers,
+    is_held,
+    missing_roles,
+    weight_of,
+)
 
 
 def is_live(state: FleetState, worker: Registration) -> bool:
@@ -39,6 +47,58 @@ def is_live(state: FleetState, worker: Registration) -> bool:
     if members is None or members.checksum != worker.checksum:
         return False
     return not is_held(state, worker)
+
+
+class Ground(NamedTuple):
+    """What a WorkerSet's workers have in common that keeps them from being picked."""
+
+    members: Members
+    missing_roles: tuple[Role, ...]
+    weight: float
+
+    def means(self, other: Ground | None) -> bool:
+        """Whether ``other`` keeps the same workers away."""
+        return other is not None and (
+            self.members.checksum,
+            self.missing_roles,
+            self.weight,
+        ) == (other.members.checksum, other.missing_roles, other.weight)
+
+
+def ground_of(state: FleetState, key: WorkerSetKey) -> Ground | None:
+    """As `meanings` would say it of this WorkerSet; None: it is not there.
+
+    Of all its workers and neighbours only as many are looked at as must be.
+    """
+    members = state.members(key)
+    if members is None:
+        return None
+    needs = members.needs
+    live = set(_live_roles(state, key)) if needs else set()
+    return Ground(
+        members,
+        missing_roles(needs, live),
+        weight_of(state, key.namespace, key.model),
+    )
+
+
+def blockers_on(
+    state: FleetState, ground: Ground, worker: Registration
+) -> tuple[Blocker, ...]:
+    """As `blockers`, of a worker of the WorkerSet that stands on ``ground``."""
+    nobody = ()  # who is live besides decides nothing that is not in the ground
+    meaning = SetMeaning(
+        worker.set_key, ground.members, nobody, ground.missing_roles, ground.weight
+    )
+    return tuple(blockers(state, meaning, worker))
+
+
+def _live_roles(state: FleetState, key: WorkerSetKey) -> Iterator[Role]:
+    for other, members in state.models[key.model].items():
+        if other.namespace == key.namespace and any(
+            is_live(state, worker) for worker in members.workers.values()
+        ):
+            yield other.role
 
 
 def ripples(

@@ -12,18 +12,20 @@ from projections import (
     PlaneState,
     Wanted,
     apply,
+    blockers,
     candidates,
     compare_fleets,
     explain,
     explain_model,
     find_first,
     fold_all,
+    meanings,
     parse_expression,
     replay,
     step,
     worker_document,
 )
-from projections.rippling import ripples
+from projections.rippling import blockers_on, ground_of, ripples
 from tests.property.logs import logs
 from tests.support.fleet_builder import draining, poison, registered
 from tests.support.fleet_builder import given as story_of
@@ -192,6 +194,21 @@ def test_a_record_ripples_to_every_model_it_may_change(log):
         for key, worker in state.fleet_state.workers.items():
             if key not in named and worker.model not in models:
                 assert old.worker(*key) == new.worker(*key)
+
+
+@given(logs())
+def test_the_ground_of_a_set_is_what_it_means(log):
+    state = fold_all(FoldState(), log).fleet_state
+    for model in state.models:
+        for meaning in meanings(state, model):
+            ground = ground_of(state, meaning.key)
+            assert ground.members is meaning.members
+            assert ground.missing_roles == meaning.missing_roles
+            assert ground.weight == meaning.weight
+            for worker in meaning.members.workers.values():
+                assert blockers_on(state, ground, worker) == tuple(
+                    blockers(state, meaning, worker)
+                )
 
 
 @given(logs(), st.sampled_from(QUESTIONS))

@@ -224,6 +224,31 @@ def test_a_setting_that_was_lifted_is_told():
     assert (one.before["by"], one.after, one.revision) == ("builder", None, 3)
 
 
+def test_a_set_that_was_empty_meanwhile_is_looked_at_anew():
+    story = given(
+        registered("d1", **DECODE),
+        deregistered("d1"),
+        registered("p1", **PREFILL),
+        registered("d1", **DECODE),
+        registered("d1", life=2, component="other", **DECODE),
+        deregistered("p1"),
+        weighted(0, model="qwen"),
+        weighted(0),
+    )
+    found = {
+        last: between(story, 1, last).changed[0]
+        for last in (4, 5, 6, 8)
+        if between(story, 1, last).changed
+    }
+    assert found[4].fields["blockers"] == (("needs_unmet",), ())
+    assert {last: one.revision for last, one in found.items()} == {
+        4: 4,
+        5: 4,
+        6: 4,
+        8: 8,
+    }
+
+
 def test_without_records_there_is_no_revision():
     story = given(registered("w1"), claimed("w1", 20000), draining("w1"))
     one, two = replay(story, until=1), replay(story)
