@@ -17,6 +17,7 @@ import msgspec
 from nats.aio.client import PING_PROTO, Client
 from nats.errors import MaxPayloadError
 
+from controlplane.broker.parsing import MessageParser
 from controlplane.broker.translate import denied, denied_subject
 from controlplane.broker.wire import RawMessage
 from controlplane.logs import get_logger
@@ -63,6 +64,7 @@ class Link(Client):
         self.lost: Final = asyncio.Event()
         self.last_failure: Exception | None = None
         self._sinks: Final[dict[int, Sink]] = {}
+        self._ps = MessageParser(self, self._sinks)
         self._waiting: Final[dict[bytes, _Waiting]] = {}
         self._watchers: Final[set[asyncio.Future[None]]] = set()
         self._refused: Final[set[str]] = set()
@@ -210,13 +212,6 @@ class Link(Client):
     def refused_subscription(self, subject: str) -> bool:
         """Whether the server refused to let us listen to ``subject``."""
         return subject.lower() in self._refused
-
-    async def _process_msg(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
-    ) -> None:
-        sink = self._sinks.get(sid)
-        if sink is not None:
-            sink(RawMessage(subject, reply, data, headers))
 
     def _on_answer(self, message: RawMessage) -> None:
         waiting = self._waiting.pop(message.subject, None)

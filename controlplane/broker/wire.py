@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -48,6 +48,43 @@ class RawMessage(msgspec.Struct, frozen=True, gc=False):
     headers: bytes | None
 
 
+class Headers(Mapping[str, str]):
+    """A header block that is taken apart at the first look: few ever look.
+
+    ``get`` of a name that stands nowhere in it is answered without.
+    """
+
+    __slots__ = ("_raw", "_read")
+
+    def __init__(self, raw: bytes) -> None:
+        """Of the block ``raw``."""
+        self._raw: Final = raw
+        self._read: dict[str, str] | None = None
+
+    def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as a dict's
+        """The value of ``name``, or ``default``."""
+        if self._read is None and name.encode() not in self._raw:
+            return default
+        return self._all().get(name, default)
+
+    def __getitem__(self, name: str) -> str:
+        """The value of ``name``. Raises KeyError."""
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, in their order."""
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._all())
+
+    def _all(self) -> dict[str, str]:
+        if self._read is None:
+            self._read = parse_headers(self._raw) or {}
+        return self._read
+
+
 def parse_headers(raw: bytes | None) -> dict[str, str] | None:
     """Read a header block; None when there is none."""
     if not raw:
@@ -85,8 +122,8 @@ def parse_delivery(raw: RawMessage) -> tuple[Message, int, int]:
         subject=raw.subject.decode(),
         payload=raw.payload,
         sequence=int(tokens[at]),
-        stored_at=_EPOCH + timedelta(microseconds=int(tokens[at + 2]) // 1000),
-        headers=parse_headers(raw.headers) if raw.headers else None,
+        stored_at=_EPOCH + timedelta(0, 0, int(tokens[at + 2]) // 1000),
+        headers=Headers(raw.headers) if raw.headers else None,
     )
     return message, int(tokens[at + 1]), int(tokens[at + 3])
 
