@@ -7,7 +7,7 @@ is missing, for a while, not absent.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from datetime import datetime
 from typing import Final
 
@@ -45,6 +45,14 @@ class RouterReport(msgspec.Struct, frozen=True, kw_only=True):
     """``namespace/worker_id`` of those that this router keeps away from."""
     reason: str
     """``regular``, ``resync: …``, ``ejected``, ``contact lost``, ``stopped``."""
+
+
+class KeptReport(msgspec.Struct, frozen=True):
+    """A report as it is kept."""
+
+    stored_at: datetime
+    """The broker's clock. One that could not be sent at once is stored later."""
+    report: RouterReport
 
 
 class RouterSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,14 +100,25 @@ async def reports(
     broker: Broker, names: Names, router: str
 ) -> tuple[RouterReport, ...]:
     """What a router reported, in order, as far back as it is kept."""
-    found: list[RouterReport] = []
-    subject = names.report(router)
+    found = [kept async for kept in kept_reports(broker, names, router)]
+    return tuple(kept.report for kept in found)
+
+
+async def kept_reports(
+    broker: Broker, names: Names, router: str | None = None
+) -> AsyncIterator[KeptReport]:
+    """Yield what a router, or every one, reported, in order, as far as it is kept.
+
+    What is no report, or is another's than its subject says, is passed over.
+    """
+    subject = None if router is None else names.report(router)
     async for batch in broker.read(names.report_stream, subject=subject):
         for message in batch:
             report = read_or_none(_REPORT, message.payload)
-            if report is not None:
-                found.append(report)
-    return tuple(found)
+            if report is None:
+                continue
+            if message.subject == names.report(report.presence.name):
+                yield KeptReport(message.stored_at, report)
 
 
 async def _store(

@@ -51,6 +51,17 @@ class Epoch(msgspec.Struct, frozen=True, order=True):
         return f"{self.log_id}.{self.fold_version}.{self.count}@{self.revision}"
 
 
+def parse_epoch(text: str) -> Epoch | None:
+    """The epoch that is written as ``text``; None: none is written so."""
+    rest, _, revision = text.rpartition("@")
+    rest, _, count = rest.rpartition(".")
+    log_id, _, fold_version = rest.rpartition(".")
+    if not all(n.isascii() and n.isdecimal() for n in (fold_version, count, revision)):
+        return None
+    epoch = Epoch(int(count), int(fold_version), log_id, int(revision))
+    return epoch if str(epoch) == text else None
+
+
 class Delta(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="delta.v1"
 ):

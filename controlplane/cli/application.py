@@ -28,6 +28,7 @@ from . import (
     serving,
     showing,
     sidecar,
+    verifying,
     waiting,
 )
 from .exits import INTERRUPTED, OK, SILENT, USAGE, exit_code, sentence
@@ -64,6 +65,7 @@ app.command(log_app)
 log_app.command(log_reading.tail)
 log_app.command(log_reading.show)
 log_app.command(log_counts.stats)
+log_app.command(verifying.verify_, name="verify")
 log_app.command(archives.export_, name="export")
 log_app.command(archives.import_, name="import")
 app.command(history.replay)

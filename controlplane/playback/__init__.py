@@ -13,7 +13,7 @@ from .errors import (
 )
 from .history import Ends, History, LogHistory
 from .moments import EventId, Moment, PointInTime, parse_moment
-from .player import Progress, replay_log, state_at
+from .player import Progress, replay_log, state_at, whole_ends
 from .ports import PortsThen, replay_ports
 from .selecting import (
     Selection,
@@ -57,4 +57,5 @@ __all__ = [
     "selected",
     "state_at",
     "type_of",
+    "whole_ends",
 ]

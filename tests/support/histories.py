@@ -5,17 +5,17 @@ from events import StoredRecord, encode
 
 
 class StoryHistory:
-    """Records as a `History`; ``first`` and ``now`` as a test wants them."""
+    """Records as a `History`; its ends and ``now`` as a test wants them."""
 
-    def __init__(self, records, *, size=3, now=None, first=None):
+    def __init__(self, records, *, size=3, now=None, first=None, last=None):
         self.records, self.size, self.now = list(records), size, now
-        self.first = first
+        self.first, self.last = first, last
         self.cell, self.log_id = "default", "story"
 
     async def ends(self):
         last = self.records[-1].revision if self.records else 0
         first = self.records[0].revision if self.records else last + 1
-        return Ends(self.first or first, last, self.now)
+        return Ends(self.first or first, self.last or last, self.now)
 
     async def batches(self, after=0, until=None):
         wanted = [

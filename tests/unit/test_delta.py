@@ -26,6 +26,7 @@ from projections import (
     diff,
     encode_view,
     entity_key,
+    parse_epoch,
     step,
 )
 from projections.delta import gone_of
@@ -222,3 +223,16 @@ def test_building_is_applying_to_the_empty_fleet():
     assert build(reversed(puts)) == state
     (worker,) = state_after(registered("w1")).fleet_state.workers.values()
     assert build([WorkerPut(worker)]) == apply(EMPTY, [WorkerPut(worker)])
+
+
+def test_an_epoch_can_be_read_from_its_text():
+    for epoch in (EPOCH, Epoch(12, 3, "01a2.b-c", 456)):
+        assert parse_epoch(str(epoch)) == epoch
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "log-a", "log-a.1@0", "log-a.1.1", "log-a.1.x@0", "log-a.01.1@0", "a.1.1@-1"],
+)
+def test_what_is_no_epoch_is_none(text):
+    assert parse_epoch(text) is None

@@ -40,6 +40,7 @@ from tests.golden.cli.archived import exports, imports
 from tests.golden.cli.decided import decisions, gates
 from tests.golden.cli.logged import counted, counted_empty, counted_long, shown
 from tests.golden.cli.looked_back import looked_back
+from tests.golden.cli.verified import verifications
 from tests.golden.stories import STORIES, every_event
 from tests.support.fleet_builder import (
     C1,
@@ -280,6 +281,7 @@ SCREENS: dict[str, Callable[[], list[Text]]] = {
     "log_stats_long": counted_long,
     "log_stats_empty": counted_empty,
     "log_import": imports,
+    "log_verify": verifications,
     "decisions": decisions,
     "gates": gates,
     "log_tail_drain_orders": lambda: _tail(STORIES["drain_orders"]()),

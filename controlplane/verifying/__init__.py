@@ -1,0 +1,18 @@
+"""Verifies that everybody agrees: the log, the view, its snapshots, every router."""
+
+from .claims import Claim
+from .gathering import Gathered, gather
+from .judge import Count, Finding, Judge, Verdict, Verification
+from .verification import verify
+
+__all__ = [
+    "Claim",
+    "Count",
+    "Finding",
+    "Gathered",
+    "Judge",
+    "Verdict",
+    "Verification",
+    "gather",
+    "verify",
+]
