@@ -3,38 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from rich.text import Text
 
 from events import Revision
-from projections import FleetDifference, OtherDifference, WorkerDifference
+from projections import FleetDifference, OtherDifference, Worker, WorkerDifference
 
 from .columns import Cell, Column, cut, table
-from .tables import BAD, DIGEST_SHORT, FAINT, GOOD, NOTHING, ODD
+from .tables import BAD, DIGEST_SHORT, FAINT, GOOD, NOTHING, ODD, SHORT, short_id
+from .wrapping import wrapped
 
 DIFFERENCE_COLUMNS: Final = (
     Column(title="revision", right=True),
     Column(title="change"),
     Column(title="what", least=16, middle=True),
-    Column(title="field"),
-    Column(title="before", least=10, middle=True),
-    Column(title="after", least=10, middle=True),
 )
+DETAIL_INDENT: Final = " " * 10
+SECONDS: Final = len("2026-01-31 12:00:00")
 _IN_NAMES: Final = frozenset({"type", "namespace", "worker_id", "model"})
 """The fields of a setting that its name tells."""
+_STYLES: Final = {"removed": BAD, "added": GOOD}
+_Item: TypeAlias = tuple[Revision | None, str, str, list[str]]
+"""When, how, what, and in detail."""
 
 
 def difference_lines(
     found: FleetDifference, digests: tuple[str, str], width: int
 ) -> Iterator[Text]:
-    """A row for each that came or went, and for each field that changed."""
-    rows = list(_rows(found))
-    if rows:
-        yield from table(DIFFERENCE_COLUMNS, rows, width)
-    else:
+    """What came, went or changed, each with what is different below it."""
+    items = list(_items(found))
+    if not items:
         yield Text("no difference", style=GOOD)
+    else:
+        rows: list[list[Cell]] = [
+            [
+                NOTHING if revision is None else str(revision),
+                Text(change, style=_STYLES.get(change, ODD)),
+                what,
+            ]
+            for revision, change, what, _ in items
+        ]
+        first, *lines = table(DIFFERENCE_COLUMNS, rows, width)
+        yield first
+        for row, (*_, details) in zip(lines, items, strict=True):
+            yield row
+            for detail in details:
+                yield from wrapped(detail, width, indent=DETAIL_INDENT)
     one, two = (digest[:DIGEST_SHORT] for digest in digests)
     said = (
         f"revision {found.from_revision} to {found.to_revision} · digest {one} to {two}"
@@ -50,60 +66,68 @@ def difference_documents(found: FleetDifference) -> Iterator[dict[str, Any]]:
             yield {"kind": "other" if kind == "others" else kind, **one}
 
 
-def _rows(found: FleetDifference) -> Iterator[list[Cell]]:
+def _items(found: FleetDifference) -> Iterator[_Item]:
     for one in found.removed:
-        yield [*_head(one.revision, "removed", BAD, one.name), *_summary(one)]
+        yield one.revision, "removed", one.name, _summary(one.before)
     for one in found.changed:
-        head = _head(one.revision, "changed", ODD, one.name)
-        for name, (was, now) in one.fields.items():
-            yield [*head, name, _text(was), _text(now)]
-            head = ["", "", ""]
+        yield one.revision, "changed", one.name, list(_fields(one))
     for one in found.added:
-        yield [*_head(one.revision, "added", GOOD, one.name), *_summary(one)]
+        yield one.revision, "added", one.name, _summary(one.after)
     for other in found.others:
-        yield from _other(other)
+        what = other.what.replace("_", " ")
+        yield other.revision, what, " ".join(other.name), list(_other(other))
 
 
-def _head(revision: Revision | None, kind: str, style: str, what: str) -> list[Cell]:
-    where = NOTHING if revision is None else str(revision)
-    return [where, Text(kind, style=style), what]
+def _summary(worker: Worker | None) -> list[str]:
+    """What a worker is that came, or was that went."""
+    if worker is None:
+        return []
+    status = worker.status.value
+    beyond = [reason for reason in worker.blockers if reason != status]
+    return [", ".join((f"{worker.model} {worker.role.value}", status, *beyond))]
 
 
-def _summary(one: WorkerDifference) -> list[Cell]:
-    """What a worker that came is, or was that went."""
-    before, after = (
-        "" if w is None else ", ".join((w.status.value, *_beyond(w.status.value, w)))
-        for w in (one.before, one.after)
-    )
-    return ["", before, after]
+def _fields(one: WorkerDifference) -> Iterator[str]:
+    for name, (was, now) in one.fields.items():
+        yield f"{name} {_text(was, name)} -> {_text(now, name)}"
 
 
-def _beyond(status: str, worker: Any) -> list[str]:  # noqa: ANN401 - a worker as shown
-    return [reason for reason in worker.blockers if reason != status]
-
-
-def _other(one: OtherDifference) -> Iterator[list[Cell]]:
+def _other(one: OtherDifference) -> Iterator[str]:
     """A setting field by field, all else as a whole."""
-    what = one.what.replace("_", " ")
-    head = _head(one.revision, what, ODD, " ".join(one.name))
-    pairs = {"": (one.before, one.after)}
-    if one.what == "setting":
-        was, now = one.before or {}, one.after or {}
-        names = [name for name in {**was, **now} if name not in _IN_NAMES]
-        pairs = {n: (was.get(n), now.get(n)) for n in names}
-    for name, (before, after) in pairs.items():
-        if _text(before) != _text(after):
-            yield [*head, name, _text(before), _text(after)]
-            head = ["", "", ""]
+    if one.what == "worker_set":
+        checksums = (_text(value, "checksum") for value in (one.before, one.after))
+        yield f"checksums, that in force first: {' -> '.join(checksums)}"
+        return
+    if one.what == "known_model":
+        yield "is known" if one.after else "was forgotten"
+        return
+    was, now = one.before or {}, one.after or {}
+    for name in {**was, **now}:
+        before, after = _text(was.get(name)), _text(now.get(name))
+        if name not in _IN_NAMES and before != after:
+            yield f"{name} {before} -> {after}"
 
 
-def _text(value: Any) -> str:  # noqa: ANN401 - plain data
+def _text(value: Any, name: str = "") -> str:  # noqa: ANN401 - plain data
+    """A value as it is read; long identities by the part that tells them apart."""
     match value:
         case None | "" | [] | ():
             return NOTHING
         case str():
-            return value
+            return _short(value, name)
         case [*items] if all(isinstance(item, str) for item in items):
-            return ", ".join(items)
+            return ", ".join(_short(item, name) for item in items)
         case _:
             return msgspec.json.encode(value).decode()
+
+
+def _short(text: str, name: str) -> str:
+    match name:
+        case "incarnation":
+            return short_id(text)
+        case "checksum":
+            return text[:SHORT]
+        case "registered_at":
+            return text.replace("T", " ")[:SECONDS]
+        case _:
+            return text

@@ -1,5 +1,6 @@
 """What people see: whole screens of fixed logs, within 80 columns, in plain text."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,14 @@ def test_every_kept_screen_is_one_that_is_made():
 @pytest.mark.parametrize("name", ["ports_few", "models_roles"])
 def test_the_readme_shows_what_is_printed(name):
     assert f"```text\n{screen(name)}```" in README.read_text(encoding="utf-8")
+
+
+def test_the_readme_explains_as_it_is_printed():
+    readme = README.read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```text\n(prod/gpu7 is not.*?)```", readme, re.DOTALL)
+    printed = iter(screen("explain_then").splitlines())
+    lines = [line for line in shown.splitlines() if line != "…"]
+    assert all(line in printed for line in lines), "in their order"
 
 
 def test_a_host_is_named_alike_in_both_tables_of_ports():
