@@ -85,7 +85,10 @@ class Ring:
 
         There must be candidates.
         """
-        text = _bytes(key)
+        try:
+            text = key.encode()
+        except UnicodeEncodeError:
+            text = key.encode(errors="surrogatepass")
         if attempt:
             text += b"\0%d" % attempt
         probes = _probes_of(blake2b(text, digest_size=4 * PROBES).digest())
@@ -199,7 +202,7 @@ class Ring:
 
 def rendezvous(found: Candidates, key: str) -> Registration:
     """The worker of ``key`` by looking at each: dear, but it needs no ring."""
-    text = _bytes(key)
+    text = key.encode(errors="surrogatepass")
 
     def rank(meaning: SetMeaning, worker: Registration) -> float:
         name = "/".join(worker.key).encode()
@@ -227,14 +230,6 @@ class _Owner:
     def is_there_for(self, mark: int) -> bool:
         """Whether it is there for the key of this ``mark``."""
         return ((mark ^ self.salt) * MIX & MIXED) >> 32 < self.part
-
-
-def _bytes(key: str) -> bytes:
-    """UTF-8, and of what cannot be that, bytes all the same."""
-    try:
-        return key.encode()
-    except UnicodeEncodeError:
-        return key.encode(errors="surrogatepass")
 
 
 def _rank(ranked: tuple[float, WorkerKey, Registration]) -> tuple[float, WorkerKey]:

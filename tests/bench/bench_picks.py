@@ -83,12 +83,14 @@ async def fill(plane: cp.Plane, model_of: Callable[[int], str]) -> None:
 
 async def report(plane: cp.Plane, view: cp.RouterView) -> None:
     """Have every worker say its load; a tenth of them is almost full."""
-    workers = list(view.fleet.state.workers.values())
+    workers = sorted(
+        view.fleet.state.workers.values(), key=lambda w: int(w.worker_id[1:])
+    )
     wanted = view.tally.heard["taken"] + len(workers)
     for n, worker in enumerate(workers):
         load = LoadReport(
             incarnation=worker.incarnation,
-            kv_usage=n % 100 / 100,
+            kv_usage=n // SETS % 100 / 100,
             running=n % 37,
             waiting=0,
         )
