@@ -45,6 +45,8 @@ class RouterReport(msgspec.Struct, frozen=True, kw_only=True):
     """``namespace/worker_id`` of those that this router keeps away from."""
     reason: str
     """``regular``, ``resync: …``, ``ejected``, ``contact lost``, ``stopped``."""
+    ejected_for_s: tuple[float, ...] = ()
+    """How long each of the ``ejected`` still was; empty: not said."""
 
 
 class KeptReport(msgspec.Struct, frozen=True):

@@ -111,7 +111,7 @@ class RouterView(Lifetime, Choosing):
             feed.names,
             clock,
             lambda: self.presence,
-            lambda: self._picker.ejected,
+            lambda: self._picker.ejections,
             silent=not announce,
         )
         self._trouble = ""

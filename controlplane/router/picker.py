@@ -112,8 +112,14 @@ class Picker:
     @property
     def ejected(self) -> tuple[WorkerKey, ...]:
         """Who is ejected now."""
+        return tuple(key for key, _ in self.ejections)
+
+    @property
+    def ejections(self) -> tuple[tuple[WorkerKey, float], ...]:
+        """Who is ejected now, and for how many seconds more."""
         self._forgive()
-        return tuple(sorted(self._ejected))
+        now = self._clock.monotonic()
+        return tuple((key, until - now) for key, until in sorted(self._ejected.items()))
 
     # ---- choosing --------------------------------------------------------------
     def _pick(

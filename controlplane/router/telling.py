@@ -1,7 +1,7 @@
 """What a router tells others of itself: presence, and reports for looking back.
 
 Both are best effort: they never hold up following or picking, and what cannot be
-sent waits in a short line whose oldest is dropped first.
+sent waits in a short line, of which the oldest regular ones are dropped first.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ _log = get_logger("router")
 REPORT_EVERY_S: Final = 10.0
 REPORT_PAUSE_S: Final = 0.1
 REPORTS_WAITING_MAX: Final = 16
+EXPENDABLE: Final = frozenset({"regular", "ejected"})
+"""Reasons of reports whose successors say nearly the same."""
 PRESENCE_PAUSE_S: Final = 0.25
 GOODBYE_S_MAX: Final = 1.0
 
@@ -48,18 +50,18 @@ class Teller:
         names: Names,
         clock: Clock,
         presence: Callable[[], Presence],
-        ejected: Callable[[], tuple[WorkerKey, ...]],
+        ejections: Callable[[], tuple[tuple[WorkerKey, float], ...]],
         *,
         silent: bool = False,
     ) -> None:
-        """Say what ``presence`` and ``ejected`` answer at that moment.
+        """Say what ``presence`` and ``ejections`` answer at that moment.
 
         ``silent``: say nothing at all.
         """
         self._silent = silent
         self._broker, self._names, self._clock = broker, names, clock
-        self._presence, self._ejected = presence, ejected
-        self._waiting: deque[RouterReport] = deque(maxlen=REPORTS_WAITING_MAX)
+        self._presence, self._ejections = presence, ejections
+        self._waiting: deque[RouterReport] = deque()
         self._report_due = asyncio.Event()
         self._said: int | None = None
         """Where one's last presence is stored; None: none is, as far as is known."""
@@ -128,16 +130,26 @@ class Teller:
         """Report as it is now; sent soon, or when there is contact again."""
         if self._silent:
             return
-        ejected = tuple(f"{namespace}/{name}" for namespace, name in self._ejected())
-        self._waiting.append(
-            RouterReport(
-                presence=self._presence(),
-                at=self._clock.now(),
-                ejected=ejected,
-                reason=reason,
-            )
+        ejections = self._ejections()
+        report = RouterReport(
+            presence=self._presence(),
+            at=self._clock.now(),
+            ejected=tuple("/".join(key) for key, _ in ejections),
+            reason=reason,
+            ejected_for_s=tuple(round(left_s, 3) for _, left_s in ejections),
         )
+        if len(self._waiting) >= REPORTS_WAITING_MAX:
+            self._drop_one()
+        self._waiting.append(report)
         self._report_due.set()
+
+    def _drop_one(self) -> None:
+        """Of what says least, the oldest: that contact was lost must come through."""
+        for place, report in enumerate(self._waiting):
+            if report.reason in EXPENDABLE:
+                del self._waiting[place]
+                return
+        self._waiting.popleft()
 
     async def _keep_reporting(self) -> None:
         """Send reports as they come, and a regular one when none came for long."""

@@ -99,7 +99,7 @@ def test_an_unknown_policy_is_a_wrong_setting(picker):
 @pytest.mark.parametrize("policy", ["weighted_random", "round_robin", "least_loaded"])
 def test_the_ejected_are_not_picked_for_a_while(picker, clock, policy):
     picker.eject(FOUR.worker("a", "a1"), 5)
-    assert picker.ejected == (("a", "a1"),)
+    assert picker.ejections == ((("a", "a1"), 5),)
     assert "a1" not in ids(picker, 100, policy=policy)
     clock.time = 5
     assert "a1" in ids(picker, 100, policy=policy)

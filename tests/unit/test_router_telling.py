@@ -49,7 +49,7 @@ def presence():
 
 
 def teller_of(broker, **options):
-    ejected = (("prod", "w1"),)
+    ejected = ((("prod", "w1"), 2.5),)
     return Teller(broker, NAMES, SystemClock(), presence, lambda: ejected, **options)
 
 
@@ -98,7 +98,7 @@ async def test_no_more_reports_wait_than_a_few(server, broker):
     server.disconnect(broker)
     async with Speaking(teller_of(broker)) as teller:
         for number in range(1000):
-            teller.report(f"ejected {number}")
+            teller.report(f"resync: {number}")
         assert len(teller._waiting) == REPORTS_WAITING_MAX
         server.reconnect(broker)
 
@@ -106,7 +106,33 @@ async def test_no_more_reports_wait_than_a_few(server, broker):
             return len(await told(broker)) >= REPORTS_WAITING_MAX
 
         await eventually(all_sent, 3)
-    assert (await told(broker))[-1] == "ejected 999"
+    assert (await told(broker))[-1] == "resync: 999"
+
+
+async def test_that_contact_was_lost_is_told_however_many_were_ejected_since(
+    server, broker
+):
+    """Without it nobody could tell later how old the router's picture was."""
+    server.disconnect(broker)
+    async with Speaking(teller_of(broker)) as teller:
+        teller.report("contact lost")
+        for _ in range(100):
+            teller.report("ejected")
+        server.reconnect(broker)
+
+        async def all_sent():
+            return len(await told(broker)) == REPORTS_WAITING_MAX
+
+        await eventually(all_sent, 3)
+    assert (await told(broker))[0] == "contact lost"
+
+
+async def test_a_report_says_who_is_kept_away_from_and_for_how_long(broker):
+    async with Speaking(teller_of(broker)) as teller:
+        teller.report("ejected")
+        await eventually(lambda: told(broker), 2)
+    (report,) = await reports(broker, NAMES, "r1")
+    assert (report.ejected, report.ejected_for_s) == (("prod/w1",), (2.5,))
 
 
 async def test_a_passer_by_says_nothing(server, broker):
