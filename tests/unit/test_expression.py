@@ -278,6 +278,17 @@ def test_who_is_counted_again_is_counted_right():
     assert expression.holds(fleet)
 
 
+def test_who_is_held_is_counted_anew():
+    expression = parse_expression("count(routable) == 1")
+    story = given(registered("w1"), held("w1"))
+    before = fold_all(FoldState(), story[:1])
+    after = fold_all(before, story[1:])
+    answers = [
+        expression.holds(Fleet(state.fleet_state)) for state in (before, after, before)
+    ]
+    assert answers == [True, False, True]
+
+
 def test_statuses_are_those_that_workers_can_have():
     for status in Status:
         parse_expression(f'worker("a/b").status == "{status.value}"')

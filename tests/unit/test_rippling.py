@@ -28,6 +28,7 @@ BEGINNING = (
     registered("w2", card=C2),
     starting("w3"),
     registered("p1", role=Role.PREFILL),
+    registered("p2", role=Role.PREFILL),
     registered("q1", model="qwen"),
     held("w9"),
     registered("gone", model="old"),
@@ -58,6 +59,7 @@ BEGINNING = (
         (weighted(0.5, model="*"), {"llama", "qwen"}),
         (registered("p1", life=1, model="qwen", role=Role.PREFILL), {"llama", "qwen"}),
         (registered("w1", life=1, component="other"), {"llama"}),
+        (registered("p1", life=1, role=Role.AGGREGATED), {"llama"}),
     ],
 )
 def test_a_record_ripples(record, models):
@@ -71,4 +73,4 @@ def test_a_record_ripples(record, models):
 def test_who_is_live():
     state = fold_all(FoldState(), given(*BEGINNING, held("q1"))).fleet_state
     live = {key[1] for key, worker in state.workers.items() if is_live(state, worker)}
-    assert live == {"w1", "p1"}
+    assert live == {"w1", "p1", "p2"}
