@@ -152,10 +152,10 @@ def claim(
     key = (event.host, event.port)
     held = port.decide_claim(ports, event, record.recorded_at)
     if held is not None:
-        ports = port.put_port(ports, held, record.revision)
+        ports = ports.put(held, record.revision)
         return ports, life.claimed(lives, held), ()
     holder = ports.ports[key]
-    ports = port.touch_port(ports, key, record.revision)
+    ports = ports.touch(key, record.revision)
     if isinstance(holder, Held) and holder.claim_id == event.claim_id:
         return ports, lives, Refusal("no_op", "this claim stands already")
     return ports, lives, Refusal("stale", "an earlier record stands on this port")
@@ -171,8 +171,8 @@ def release(
     if resting is not None:
         if isinstance(before, Held):
             lives = life.released(lives, before)
-        return port.put_port(ports, resting, record.revision), lives, ()
-    ports = port.touch_port(ports, key, record.revision)
+        return ports.put(resting, record.revision), lives, ()
+    ports = ports.touch(key, record.revision)
     if isinstance(before, Held):
         return ports, lives, Refusal("stale", "another claim holds this port")
     return ports, lives, Refusal("no_op", "the port was released already")
@@ -192,9 +192,9 @@ def _keep_place(
             place = (host, number)
             state = port.decide_unreadable(ports, place, record.recorded_at)
             ports = (
-                port.touch_port(ports, place, record.revision)
+                ports.touch(place, record.revision)
                 if state is None
-                else port.put_port(ports, state, record.revision)
+                else ports.put(state, record.revision)
             )
     return ports, lives
 

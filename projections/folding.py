@@ -24,6 +24,7 @@ from events import (
 
 from .applying import apply, stays
 from .deciding import Refusal, decide_worker
+from .digest import MODULUS, total_of
 from .entities import (
     FleetChange,
     KnownPut,
@@ -37,6 +38,7 @@ from .entities import (
 from .fleet import NO_MEMBERS
 from .fold import FoldState, claim, release, step, turn_over, with_refusal, worker_in
 from .life import Life, LifeKey, Lives, touched
+from .port import PortKey, PortState, PortTable
 
 
 def fold_all(state: FoldState, records: Iterable[Record]) -> FoldState:
@@ -72,6 +74,36 @@ class _Lives:
         return self
 
 
+class _Ports:
+    """The port table, changed in place, and hashed where it is another at the end."""
+
+    __slots__ = ("_before", "_changed", "_revisions", "ports")
+
+    def __init__(self, table: PortTable) -> None:
+        self._before, self._changed = table, set[PortKey]()
+        self.ports, self._revisions = table.ports.mutate(), table.revisions.mutate()
+
+    def put(self, state: PortState, revision: Revision) -> _Ports:
+        key = (state.host, state.port)
+        self.ports[key] = state
+        self._changed.add(key)
+        return self.touch(key, revision)
+
+    def touch(self, key: PortKey, revision: Revision) -> _Ports:
+        self._revisions[key] = revision
+        return self
+
+    def finish(self) -> PortTable:
+        before = [self._before.ports.get(key) for key in self._changed]
+        after = [self.ports[key] for key in self._changed]
+        gone = total_of(state for state in before if state is not None)
+        return PortTable(
+            ports=self.ports.finish(),
+            revisions=self._revisions.finish(),
+            total=(total_of(after, self._before.total) - gone) % MODULUS,
+        )
+
+
 class Folding:
     """A fold in progress. To those who decide it is the fleet so far.
 
@@ -91,14 +123,14 @@ class Folding:
         self._standing: dict[WorkerSetKey, _Standing] = {}
         self._lives = _Lives(state.lives)
         self._touched: dict[LifeKey, Revision] = {}
-        self._ports, self._anomalies = state.ports, state.anomalies
+        self._ports, self._anomalies = _Ports(state.ports), state.anomalies
         self._last: Record | None = None
 
     def add(self, record: Record) -> None:
         """Fold one record more."""
         event = record.event
-        # Lives as far as the functions of `life` look at them.
-        lives = cast("Lives", self._lives)
+        # Lives and ports as far as those who decide look at them.
+        lives, ports = cast("Lives", self._lives), cast("PortTable", self._ports)
         if isinstance(event, WorkerEvent):
             key = (event.namespace, event.worker_id)
             before = after = self._worker(key)
@@ -107,9 +139,9 @@ class Folding:
                 after = self._take(key, before, outcome)
             self._turn_over(before, after, record.revision)
         elif isinstance(event, PortClaimed):
-            self._ports, _, outcome = claim(self._ports, lives, event, record)
+            _, _, outcome = claim(ports, lives, event, record)
         elif isinstance(event, PortReleased):
-            self._ports, _, outcome = release(self._ports, lives, event, record)
+            _, _, outcome = release(ports, lives, event, record)
         else:  # rare, and about more than one worker
             self._begin(step(self.settled(), record).state)
             return
@@ -127,7 +159,7 @@ class Folding:
         changes: list[FleetChange] = [*self._workers.values(), *self._sets.values()]
         return FoldState(
             fleet_state=apply(self._fleet, [*changes, *self._learnt]),
-            ports=self._ports,
+            ports=self._ports.finish(),
             lives=self._lives.finish(),
             drains=self._state.drains,
             anomalies=self._anomalies,

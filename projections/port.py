@@ -69,27 +69,25 @@ class PortTable(msgspec.Struct, frozen=True, kw_only=True):
         """32 hex digits that equal tables share."""
         return digest.digest_text(self.total)
 
+    def put(self, state: PortState, revision: Revision) -> PortTable:
+        """The table with this port so, and its last record at ``revision``."""
+        key = (state.host, state.port)
+        total = self.total
+        if (old := self.ports.get(key)) is not None:
+            total = digest.remove(total, old)
+        return PortTable(
+            ports=self.ports.set(key, state),
+            revisions=self.revisions.set(key, revision),
+            total=digest.add(total, state),
+        )
+
+    def touch(self, key: PortKey, revision: Revision) -> PortTable:
+        """The table, knowing that ``key`` has a later record that changed nothing."""
+        revisions = self.revisions.set(key, revision)
+        return msgspec.structs.replace(self, revisions=revisions)
+
 
 NO_PORTS: Final = PortTable()
-
-
-def put_port(table: PortTable, state: PortState, revision: Revision) -> PortTable:
-    """The table with the port of ``state`` thus, its last record at ``revision``."""
-    key = (state.host, state.port)
-    total = table.total
-    if (old := table.ports.get(key)) is not None:
-        total = digest.remove(total, old)
-    return PortTable(
-        ports=table.ports.set(key, state),
-        revisions=table.revisions.set(key, revision),
-        total=digest.add(total, state),
-    )
-
-
-def touch_port(table: PortTable, key: PortKey, revision: Revision) -> PortTable:
-    """The table, knowing that ``key`` has a later record that changed nothing."""
-    revisions = table.revisions.set(key, revision)
-    return msgspec.structs.replace(table, revisions=revisions)
 
 
 def decide_claim(

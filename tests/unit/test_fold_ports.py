@@ -1,7 +1,7 @@
 """The first claim stands; only an understood release frees a port."""
 
 from projections import Held, Resting, Unreadable
-from projections.port import NO_PORTS, touch_port
+from projections.port import NO_PORTS
 from tests.support.fleet_builder import (
     HOST,
     START,
@@ -145,7 +145,7 @@ def test_ports_have_a_digest_of_their_own():
     assert after.ports.digest != before.ports.digest
     again = state_after(registered("w1"), TAKEN, TAKEN)
     assert again.ports.digest == after.ports.digest
-    assert touch_port(NO_PORTS, P0, 7).digest == NO_PORTS.digest
+    assert NO_PORTS.touch(P0, 7).digest == NO_PORTS.digest
 
 
 def test_a_port_outlives_the_worker_that_holds_it():
