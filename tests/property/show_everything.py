@@ -120,7 +120,8 @@ def counted(state: FoldState) -> Iterator[object]:
         candidates(fleet, Wanted(model="m1", adapter="nobody has it"))
     except ModelUnavailableError as error:
         yield error
-    yield from group_workers(state.fleet_state)[0].items()
+    grouped = group_workers(state.fleet_state)
+    yield from (*grouped.workers.items(), *grouped.models.items())
 
 
 class Purges(MemoryBroker):
