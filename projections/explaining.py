@@ -125,11 +125,9 @@ class Explainer:
         fleets = (before.fleet_state, after.fleet_state)
         if folded.changes:
             self._causes.note(*fleets, folded.changes, record)
-        anomaly = (
-            after.anomalies.latest[-1]
-            if after.anomalies is not before.anomalies
-            else None
-        )
+        anomaly = None
+        if after.anomalies is not before.anomalies and after.drains is before.drains:
+            anomaly = after.anomalies.latest[-1]  # else an order to drain was new
         if isinstance(record.event, PortEvent):
             self._ports.take(record, anomaly, self._word, self._blockers)
         elif record.subject == self._subject:

@@ -134,7 +134,8 @@ async def _pass(
             found = search.feed(records)
             if found is not None:
                 return found
-            progress(records[-1].revision, last)
+            if records:
+                progress(records[-1].revision, last)
     return search.at_first
 
 
@@ -149,7 +150,8 @@ async def _narrow(
     while search.stretch is not None:
         async for records in history.batches(*search.stretch):
             search.feed(records)
-            progress(records[-1].revision, last)
+            if records:
+                progress(records[-1].revision, last)
         search.close()
     return search.found
 

@@ -97,7 +97,8 @@ async def _compared(
     if first < last <= (await history.ends()).last:
         async for records in history.batches(first, last):
             trail.feed(records)
-            progress(records[-1].revision, last)
+            if records:
+                progress(records[-1].revision, last)
     return trail.result()
 
 

@@ -210,7 +210,13 @@ def test_a_hold_is_named_with_its_author():
     assert why(*steps) == {"held": "held by builder since revision 1: noisy"}
     assert rules(*steps)[1] == "held by builder: noisy"
     assert last(*steps, resumed("w1", reason="quiet")) == "let go on by builder: quiet"
-    assert last(*steps, held("w1", drain=True)) == "held and asked to drain by builder"
+    asked = "held and asked to drain by builder"
+    assert last(*steps, held("w1", drain=True)) == asked
+    again = held("w1", drain=True, reason="noisy")
+    assert last(*steps, again) == f"{asked}: noisy", "the same hold, but a new order"
+    assert last(*steps, held("w1", reason="noisy")) == (
+        "no effect: the setting stands already"
+    )
 
 
 def test_a_weight_of_zero_is_named_with_its_author():
