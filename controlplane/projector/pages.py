@@ -145,7 +145,8 @@ def group_workers(state: FleetState) -> Grouped:
         models.update(
             ((namespace, model), _stand(own)) for namespace, own in found.items()
         )
-    return Grouped(dict(sorted(counts.items())), models, sets, ready)
+    by_name = dict(sorted(models.items()))
+    return Grouped(dict(sorted(counts.items())), by_name, sets, ready)
 
 
 def _stand(sets: list[SetMeaning]) -> ModelState:
