@@ -24,7 +24,7 @@ from .entities import Registration, WorkerKey
 from .picking import Candidates, Standing, moves
 from .readiness import SetMeaning
 
-POINTS: Final = 8
+POINTS: Final = 16
 """Points a worker: the more, the more even the shares, and the larger the ring."""
 PROBES: Final = 4
 """Places that a key looks at: the more, the more even the shares."""
@@ -139,13 +139,17 @@ class Ring:
     # ---- laying ----------------------------------------------------------------
     def _lay(self) -> None:
         """Lay all points anew."""
-        self._laid, self._free = list(self._owners.values()), []
-        numbered = ((owner.key, n) for n, owner in enumerate(self._laid))
-        laid = sorted(
-            (point, key, n) for key, n in numbered for point in self._laid[n].points
-        )
-        self._points = array("I", (point for point, _, _ in laid))
-        self._numbers = array("I", (n for _, _, n in laid))
+        # Numbered by their names, so that of equal points the names decide.
+        ordered = sorted(self._owners.items(), key=_name)
+        self._laid, self._free = [owner for _, owner in ordered], []
+        laid = [
+            point << BITS | number
+            for number, owner in enumerate(self._laid)
+            for point in owner.points
+        ]
+        laid.sort()
+        self._points = array("I", [both >> BITS for both in laid])
+        self._numbers = array("I", [both & MASK for both in laid])
         self._cut()
 
     def _cut(self) -> None:
@@ -230,6 +234,10 @@ class _Owner:
     def is_there_for(self, mark: int) -> bool:
         """Whether it is there for the key of this ``mark``."""
         return ((mark ^ self.salt) * MIX & MIXED) >> 32 < self.part
+
+
+def _name(named: tuple[WorkerKey, _Owner]) -> WorkerKey:
+    return named[0]
 
 
 def _rank(ranked: tuple[float, WorkerKey, Registration]) -> tuple[float, WorkerKey]:
