@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import Final
 
 from events import (
@@ -38,6 +39,8 @@ from .rippling import ripples
 from .rules import blocked_by, earlier, other_rule, own_rule, refused
 from .view import Fleet
 
+ALIKE: Final = 3
+"""How many names are offered to who mistyped one."""
 SKEW_MAX: Final = timedelta(seconds=10)
 """A worker whose clock differs by more is told of: between two of its words and their
 records that much may pass, and it decides nothing, but other logs have those times."""
@@ -236,6 +239,11 @@ class Explainer:
             self._skew = (record, event.at - record.recorded_at)
 
     def _warnings(self) -> Iterator[str]:
+        if self._word == "never_registered":
+            names = ["/".join(key) for key in self._state.fleet_state.workers]
+            alike = get_close_matches("/".join(self._key), names, n=ALIKE)
+            if alike:
+                yield f"there is {', '.join(alike)}"
         if self._standing is not None:
             address = self._standing.registration.address
             others = sorted(

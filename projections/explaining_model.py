@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -20,6 +21,7 @@ from events import (
 
 from .circumstances import Causes, circumstances_of
 from .entities import WorkerKey
+from .explaining import ALIKE
 from .explanation import tag_of
 from .fleet import FleetState
 from .fold import FoldState, Step, step
@@ -100,6 +102,8 @@ class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """Of all namespaces together."""
     namespaces: tuple[NamespaceOfModel, ...]
     """All that have workers for it, or served it once, by name."""
+    alike: tuple[ModelName, ...] = ()
+    """Of a name that is not found: names that are known and look like it."""
 
     def document(self) -> dict[str, Any]:
         """The explanation as plain data; every key is always there."""
@@ -112,6 +116,7 @@ class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
             "began": None if self.began is None else self.began.document(),
             "ended": None if self.ended is None else self.ended.document(),
             "namespaces": [one.document() for one in self.namespaces],
+            "alike": list(self.alike),
         }
 
 
@@ -161,7 +166,9 @@ class ModelExplainer:
         places = {key.namespace for key, _ in sets_of(fleet, self._model)}
         places.update(name for name, _ in self._turns if name is not None)
         found = [self._namespace(fleet, name) for name in sorted(places)]
-        known = self._model in self._state.fleet_state.known
+        names = sorted(self._state.fleet_state.known)
+        known = self._model in names
+        alike = () if known else get_close_matches(self._model, names, n=ALIKE)
         return ModelExplanation(
             model=self._model,
             revision=self._state.revision,
@@ -172,6 +179,7 @@ class ModelExplainer:
             began=self._turns.get((None, True)),
             ended=self._turns.get((None, False)),
             namespaces=tuple(one for one in found if one.workers or one.began),
+            alike=tuple(alike),
         )
 
     def _take(self, record: Record, before: FoldState, folded: Step) -> None:

@@ -32,6 +32,10 @@ class Expression:
         self.text = text
         self._question, self._looks = question, looks
 
+    def never_heard_of(self, fleet: Fleet) -> tuple[ModelName, ...]:
+        """The models that it asks about and the fleet does not know."""
+        return tuple(sorted(self._looks.models - set(fleet.state.known)))
+
     def holds(self, fleet: Fleet) -> bool:
         """Whether it is so. Never raises."""
         return self._question(fleet)

@@ -47,7 +47,8 @@ class OnePass:
 
     def __init__(self, expression: Expression, start: FoldState | None = None) -> None:
         """Search after ``start``, else from the beginning."""
-        self._expression, self._state = expression, start or FoldState()
+        self._expression, self.state = expression, start or FoldState()
+        """Where the search stands."""
         self.evaluations = 0
         """How often the expression was asked."""
         self._holds = self._ask()
@@ -58,21 +59,21 @@ class OnePass:
     def feed(self, records: Iterable[Record]) -> Found | None:
         """Go on over ``records``; None: it did not become true there."""
         for record in records:
-            before = self._state.fleet_state
-            self._state = step(self._state, record).state
+            before = self.state.fleet_state
+            self.state = step(self.state, record).state
             held = self._holds
-            if self._expression.may_differ(before, self._state.fleet_state):
+            if self._expression.may_differ(before, self.state.fleet_state):
                 self._holds = self._ask()
             if self._holds and not held:
-                return Found(record, self._state)
+                return Found(record, self.state)
             if not self._began:
                 self._began = True
-                self.at_first = Found(record, self._state) if self._holds else None
+                self.at_first = Found(record, self.state) if self._holds else None
         return None
 
     def _ask(self) -> bool:
         self.evaluations += 1
-        return self._expression.holds(PlaneState(self._state).fleet)
+        return self._expression.holds(PlaneState(self.state).fleet)
 
 
 class _Waypoint(msgspec.Struct, frozen=True, gc=False):
@@ -103,6 +104,8 @@ class Narrowing:
         self.evaluations = 0
         """How often the expression was asked."""
         self.found: Found | None = None
+        self.state = start
+        """At the end of the search's records, once the first stretch is closed."""
         self.stretch: tuple[Revision, Revision] | None = None
         self._first = True
         self._begin(start, last)
@@ -123,6 +126,8 @@ class Narrowing:
         if self._last is not None and self._last is not self._kept[-1].record:
             self._keep(self._last)
         kept, high = self._kept, len(self._kept) - 1
+        if self._first:
+            self.state = kept[high].state
         self.stretch = None
         if high == 0 or (self._first and not self._holds(kept[high])):
             return

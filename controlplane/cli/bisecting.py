@@ -109,7 +109,10 @@ async def _bisect(
             state = (await state_at(history, start, progress)).fold_state
             last = (await history.ends()).last
             search = _narrow if monotone else _pass
-            found = await search(history, expression, state, last, progress)
+            found, end = await search(history, expression, state, last, progress)
+    for name in expression.never_heard_of(PlaneState(end).fleet):
+        said = f"no model named {name!r} is known at revision {end.revision}"
+        sys.stderr.write(f"note: {shown(said)}\n")
     if found is None:
         since = "" if state.revision == 0 else f" after revision {state.revision}"
         sys.stderr.write(
@@ -127,16 +130,17 @@ async def _pass(
     start: FoldState,
     last: Revision,
     progress: Progress,
-) -> Found | None:
+) -> tuple[Found | None, FoldState]:
+    """What was found, and the state at which the search ended."""
     search = OnePass(expression, start)
     if start.revision < last:
         async for records in history.batches(start.revision, last):
             found = search.feed(records)
             if found is not None:
-                return found
+                return found, found.state
             if records:
                 progress(records[-1].revision, last)
-    return search.at_first
+    return search.at_first, search.state
 
 
 async def _narrow(
@@ -145,7 +149,8 @@ async def _narrow(
     start: FoldState,
     last: Revision,
     progress: Progress,
-) -> Found | None:
+) -> tuple[Found | None, FoldState]:
+    """As `_pass`."""
     search = Narrowing(expression, start, last)
     while search.stretch is not None:
         async for records in history.batches(*search.stretch):
@@ -153,7 +158,7 @@ async def _narrow(
             if records:
                 progress(records[-1].revision, last)
         search.close()
-    return search.found
+    return search.found, search.state
 
 
 def _show(found: Found, expression: Expression, output: Format) -> None:

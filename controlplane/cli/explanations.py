@@ -163,6 +163,8 @@ def model_lines(found: ModelExplanation, width: int) -> Iterator[Text]:
         width,
         style=style,
     )
+    if found.alike:
+        yield from wrapped(f"! there is {', '.join(found.alike)}", width, style=ODD)
     yield from _turns(found.began, found.ended, width, INDENT)
     if not found.namespaces:
         return

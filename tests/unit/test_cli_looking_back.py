@@ -186,6 +186,14 @@ def test_what_never_holds_is_a_no(answer):
     assert err == ('controlplane: it never holds up to revision 29: known("never")\n')
 
 
+@pytest.mark.parametrize("flag", [(), ("--monotone",)])
+def test_a_model_that_nobody_knows_is_noted(answer, flag):
+    text = 'count(routable, model="lama") < 3'
+    code, out, err = answer("bisect", "--first", text, "-o", "json", *flag)
+    assert (code, json.loads(out)["revision"]) == (0, 1)
+    assert err == "note: no model named 'lama' is known at revision 29\n"
+
+
 def test_a_wrong_expression_has_a_caret(answer):
     code, out, err = answer("bisect", "--first", 'modle("llama").serving')
     assert (code, out) == (64, "")

@@ -70,6 +70,14 @@ def test_a_worker_that_never_was():
     assert explain([], "prod/w2").recorded_at is None
 
 
+def test_who_mistyped_a_name_is_offered_others():
+    story = given(registered("gpu7"), registered("gpu7", namespace="prod-v2"))
+    assert explain(story, "prod/gpu77").warnings == (
+        "there is prod/gpu7, prod-v2/gpu7",
+    )
+    assert explain(story, "x/y").warnings == ()
+
+
 def test_a_worker_that_left():
     found = explain(
         given(registered("w1"), deregistered("w1", reason="bye")), "prod/w1"

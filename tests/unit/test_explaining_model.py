@@ -41,6 +41,12 @@ def test_a_name_that_nobody_served():
     )
 
 
+def test_who_mistyped_a_name_is_offered_others():
+    assert explained(registered("w1"), model="lama").alike == ("llama",)
+    assert explained(registered("w1"), model="never").alike == ()
+    assert explained(registered("w1")).alike == ()
+
+
 def test_a_model_that_is_served():
     found = explained(
         starting("w1"),
