@@ -21,8 +21,7 @@ from controlplane.archive.form import FORMAT, Header
 from controlplane.archive.frames import whole_frames
 from controlplane.archive.writing import ArchiveWriter
 from controlplane.playback import state_at
-from events import Record
-from projections import FoldState, fold_all
+from projections import Folding, FoldState
 from tests.bench.figures import Figure
 from tests.bench.lifecycles import START, lifecycle
 
@@ -94,17 +93,13 @@ async def replayed(path: Path) -> dict[str, float]:
 
 def pure(path: Path) -> tuple[float, str]:
     """Microseconds an event to decode and fold it, whatever it was read from."""
-    state, taken = FoldState(), 0.0
+    folding, taken = Folding(FoldState()), 0.0
     for batch in Archive(path).stored():
         began = time.process_time()
-        state = fold_all(state, records_in(batch))
+        for stored in batch:
+            folding.add(stored.record)
         taken += time.process_time() - began
-    return taken / EVENTS * US, state.fleet_state.digest
-
-
-def records_in(batch: list) -> list[Record]:
-    """The records, decoded one by one as they come from the broker."""
-    return [stored.record for stored in batch]
+    return taken / EVENTS * US, folding.settled().fleet_state.digest
 
 
 def unpacking(path: Path) -> float:
