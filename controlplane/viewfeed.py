@@ -228,6 +228,39 @@ class ViewFeed:
         """
         return unpack_snapshot(await self._packed(pointer), pointer.checksum)
 
+    async def read_unnamed(self, snapshot_id: str) -> Snapshot:
+        """The snapshot with this id, which no pointer names any more: by its own seal.
+
+        Raises `SnapshotUnusableError` when it is incomplete or damaged.
+        """
+        subject = self.names.snapshot_chunk(snapshot_id, "*")
+        pieces: dict[int, bytes] = {}
+        chunks = self._broker.read(
+            self.names.snapshot_stream, subject=subject, last_per_subject=True
+        )
+        async for batch in chunks:
+            for message in batch:
+                number = message.subject.rpartition(".")[2]
+                if number.isascii() and number.isdecimal():
+                    pieces[int(number)] = message.payload
+        packed = b"".join(pieces[number] for number in sorted(pieces))
+        return unpack_snapshot(packed, _checksum(packed))
+
+    async def snapshot_ids(self) -> list[str]:
+        """The snapshots of which anything is there, those begun last first."""
+        ids: set[str] = set()
+        first = self._broker.read(
+            self.names.snapshot_stream,
+            subject=self.names.snapshot_chunk("*", 0),
+            last_per_subject=True,
+        )
+        async for batch in first:
+            for message in batch:
+                match self.names.relative(message.subject).split("."):
+                    case ["snapshot", snapshot_id, _]:
+                        ids.add(snapshot_id)
+        return sorted(ids, reverse=True)
+
     async def standing_snapshot(self) -> Position | None:
         """Where the latest snapshot stands, if every byte of it is there."""
         pointer = await self.snapshot_pointer()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from controlplane.playback import Ends
 from events import Cell, Record, Revision, StoredRecord
+from projections import FoldState
 
 from .reading import Archive
 
@@ -54,4 +55,9 @@ class ArchiveHistory:
         """The archive's record at ``revision``."""
         for records in self.archive.records(revision - 1, revision):
             return records[0]
+        return None
+
+    async def start(self, end: Revision) -> FoldState | None:
+        """None: an archive holds records and nothing else."""
+        del end
         return None

@@ -69,7 +69,7 @@ async def _history(
     """
     files = [moment for moment in moments if isinstance(moment, Path)]
     if from_archive is not None or len(files) < len(moments):
-        async with opened_history(options, from_archive) as history:
+        async with opened_history(options, from_archive, snapshots=True) as history:
             yield history
         return
     archives = [ArchiveHistory(path) for path in files if is_archive(path)]

@@ -15,6 +15,7 @@ from controlplane.playback import (
     LogHistory,
     Moment,
     Progress,
+    Starts,
     state_at,
 )
 from controlplane.router.checkpoint import read_checkpoint_snapshot
@@ -32,17 +33,19 @@ _ZSTD: Final = bytes.fromhex("28b52ffd")
 
 @asynccontextmanager
 async def opened_history(
-    options: Connecting, from_archive: Path | None = None
+    options: Connecting, from_archive: Path | None = None, *, snapshots: bool = False
 ) -> AsyncIterator[History]:
     """The history in the cell's log, or in an archive, which needs no broker.
 
-    Raises what `opened` raises, or `ArchiveUnusableError`.
+    With ``snapshots`` the projector's may stand in for the log's beginning. Raises
+    what `opened` raises, or `ArchiveUnusableError`.
     """
     if from_archive is not None:
         yield ArchiveHistory(from_archive)
         return
     async with opened(options) as plane:
-        yield await LogHistory.of(plane.log)
+        starts = Starts(plane.log, plane.broker) if snapshots else None
+        yield await LogHistory.of(plane.log, starts)
 
 
 async def state_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -11,13 +12,15 @@ from cyclopts import Parameter, validators
 from rich.text import Text
 
 from controlplane.playback import (
+    History,
+    LogHistory,
     MomentInvalidError,
     PointInTime,
     parse_moment,
     state_at,
 )
 from controlplane.settings import Settings
-from events import json_schema
+from events import Revision, json_schema
 from projections import PlaneState, PortListing, port_document
 
 from .exits import OK
@@ -42,6 +45,7 @@ def replay(
     until: MomentText | None = None,
     from_archive: FromArchive = None,
     ports: bool = False,
+    no_snapshot: bool = False,
     options: Listing = LISTING,
 ) -> int:
     """Fold the log from its beginning: the fleet as it is, or as it was.
@@ -56,38 +60,48 @@ def replay(
     ports
         Show the port table too. A block is claimed port by port, one record each, in
         a batch: at a revision within it the block is there in part, as 3/8.
+    no_snapshot
+        Fold the log from its first record on. Else a long one, up to its end or to a
+        revision, is folded on from the projector's snapshot, if that fits.
 
     options
         What commands of its kind share.
 
     """
     moment = None if until is None else parse_point(until)
-    return run(lambda: _replay(moment, from_archive, options, ports=ports), options)
+    opening = opened_history(options, from_archive, snapshots=not no_snapshot)
+    return run(lambda: _replay(opening, moment, options, ports=ports), options)
 
 
 async def _replay(
+    opening: AbstractAsyncContextManager[History],
     until: PointInTime | None,
-    from_archive: Path | None,
     options: Listing,
     *,
     ports: bool,
 ) -> int:
-    async with opened_history(options, from_archive) as history:
+    async with opening as history:
         with Progress() as progress:
             state = await state_at(history, until, progress)
     at = until if isinstance(until, datetime) else None
     listing = replayed_ports(state, at, Settings().port_cooldown_s) if ports else None
-    show_replay(state, listing, options.output)
+    started_at = history.started_at if isinstance(history, LogHistory) else 0
+    show_replay(state, listing, options.output, started_at)
     return OK
 
 
-def show_replay(state: PlaneState, listing: PortListing | None, output: Format) -> None:
+def show_replay(
+    state: PlaneState,
+    listing: PortListing | None,
+    output: Format,
+    started_at: Revision = 0,
+) -> None:
     """Print what a replay came to, with its ports if there is a listing of them."""
     fleet, width = state.fleet, terminal_width()
     if listing is not None and output == "json":
         print_document({**fleet.document(), "ports": port_document(listing)})
         return
-    show_fleet(fleet, output, replay_footer(fleet, width))
+    show_fleet(fleet, output, replay_footer(fleet, width, started_at))
     if listing is None:
         return
     if output == "ndjson":

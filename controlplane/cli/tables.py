@@ -139,9 +139,14 @@ def view_footer(fleet: Fleet, stale_for_s: float, width: int) -> list[Text]:
     return _footer(fleet, width, epoch, f"stale for {_seconds(stale_for_s)}")
 
 
-def replay_footer(fleet: Fleet, width: int) -> list[Text]:
-    """Where a replay ended."""
-    return _footer(fleet, width, f"log {short_id(fleet.log_id)}")
+def replay_footer(fleet: Fleet, width: int, started_at: int = 0) -> list[Text]:
+    """Where a replay ended, and the snapshot that it began with, if it did."""
+    lines = _footer(fleet, width, f"log {short_id(fleet.log_id)}")
+    if started_at:
+        said = f"folded on from the snapshot at revision {started_at}"
+        whole = "the whole log: --no-snapshot"
+        lines.append(Text(cut(f"{said} · {whole}", width), style=FAINT))
+    return lines
 
 
 def _footer(fleet: Fleet, width: int, *more: str) -> list[Text]:

@@ -24,6 +24,7 @@ from .selecting import (
     selected,
     type_of,
 )
+from .starting import Starts
 from .statistics import Statistics, Storage, Tally
 from .walking import records_to
 
@@ -43,6 +44,7 @@ __all__ = [
     "RecordRemovedError",
     "Selection",
     "Sieve",
+    "Starts",
     "Statistics",
     "Storage",
     "Tally",

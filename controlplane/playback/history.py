@@ -12,6 +12,9 @@ from typing import NamedTuple, Protocol, Self
 
 from controlplane.eventlog import EventLog
 from events import Cell, Record, Revision, StoredRecord
+from projections import FoldState
+
+from .starting import Starts
 
 
 class Ends(NamedTuple):
@@ -62,18 +65,32 @@ class History(Protocol):
         """The record at ``revision``; None: there is none."""
         ...
 
+    async def start(self, end: Revision) -> FoldState | None:
+        """What its records up to some revision not beyond ``end`` mean, if it knows.
+
+        None: it does not; whoever wants to know folds them.
+        """
+        ...
+
 
 class LogHistory:
     """The history in a log on the broker. Raises what `EventLog` raises."""
 
-    def __init__(self, log: EventLog, log_id: str | None = None) -> None:
-        """Read from ``log``, whose identity is ``log_id``; see `of`."""
-        self._log, self._log_id = log, log_id
+    def __init__(
+        self, log: EventLog, log_id: str | None = None, starts: Starts | None = None
+    ) -> None:
+        """Read from ``log``, whose identity is ``log_id``; see `of`.
+
+        Without ``starts`` every state is folded from the first record.
+        """
+        self._log, self._log_id, self._starts = log, log_id, starts
+        self.started_at: Revision = 0
+        """Where the last state was begun; 0: before the first record."""
 
     @classmethod
-    async def of(cls, log: EventLog) -> Self:
+    async def of(cls, log: EventLog, starts: Starts | None = None) -> Self:
         """The history of ``log``, its identity asked for now."""
-        return cls(log, (await log.state()).log_id)
+        return cls(log, (await log.state()).log_id, starts)
 
     @property
     def cell(self) -> Cell:
@@ -114,3 +131,13 @@ class LogHistory:
     async def at(self, revision: Revision) -> Record | None:
         """The log's record at ``revision``, by its leader."""
         return await self._log.at(revision)
+
+    async def start(self, end: Revision) -> FoldState | None:
+        """The state at the projector's latest snapshot up to ``end``."""
+        self.started_at = 0
+        if self._starts is None:
+            return None
+        found = await self._starts.find(self._log_id, end)
+        if found is not None:
+            self.started_at = found.revision
+        return found

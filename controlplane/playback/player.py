@@ -38,7 +38,8 @@ async def state_at(
 ) -> PlaneState:
     """What the log meant at ``moment``; None: at its end.
 
-    Raises `MomentAheadError`, `MomentTooEarlyError`, `EventNotFoundError`, and
+    What the history knows already is not folded again; see `History.start`. Raises
+    `MomentAheadError`, `MomentTooEarlyError`, `EventNotFoundError`, and
     `HistoryTruncatedError` when the beginning of the log is gone.
     """
     ends = await whole_ends(history)
@@ -71,9 +72,13 @@ async def _play(
     progress: Progress | None,
 ) -> PlaneState:
     end = min(moment, ends.last) if isinstance(moment, int) else ends.last
-    folding = Folding(FoldState())
-    if end > 0:
-        async for records in up_to(history, moment, end):
+    known = None
+    if moment is None or isinstance(moment, int):
+        known = await history.start(end)
+    after = known.revision if known else 0
+    folding = Folding(known or FoldState())
+    if end > after:
+        async for records in up_to(history, moment, end, after):
             for record in records:
                 folding.add(record)
             if progress is not None and records:

@@ -18,15 +18,10 @@ from controlplane.broker import Broker
 from controlplane.errors import LogUnavailableError, SettingsError, StreamMissingError
 from controlplane.eventlog import EventLog, LogState
 from controlplane.logs import get_logger
-from controlplane.viewfeed import SnapshotPointer, ViewFeed
-from events import EVENT_TYPES, Host, Revision, encode_token
-from projections import (
-    FOLD_VERSION,
-    PortTable,
-    Snapshot,
-    SnapshotUnusableError,
-    restore_ports,
-)
+from controlplane.snapshots import KNOWN_TAGS, Snapshots
+from controlplane.viewfeed import SnapshotPointer
+from events import Host, Revision, encode_token
+from projections import PortTable, Snapshot, SnapshotUnusableError, restore_ports
 
 RECORDS_MIN: Final = 5000
 """Fewer are read before one knows whether there is a snapshot: 15 µs each."""
@@ -34,7 +29,6 @@ BYTES_A_RECORD: Final = 64
 """So much of a snapshot takes as long to unpack and verify as a record to be read."""
 PATIENCE_S: Final = 1.0
 
-_KNOWN_TAGS: Final = frozenset(EVENT_TYPES)
 _log = get_logger("ports")
 
 
@@ -57,7 +51,7 @@ class Beginnings:
         One who can read the log as well waits ``patience_s`` for a snapshot's bytes.
         """
         self._log, self._broker, self._patience_s = log, broker, patience_s
-        self._feed: Final = ViewFeed(broker, log.names.cell)
+        self._snapshots: Final = Snapshots(log, broker)
 
     async def find(
         self, state: LogState, host: Host | None, known_to: Revision = 0
@@ -111,41 +105,16 @@ class Beginnings:
     async def _pointer(
         self, state: LogState, known_to: Revision
     ) -> SnapshotPointer | None:
-        """Where the latest snapshot stands, if it may be of use as far as that says."""
-        pointer = await self._feed.snapshot_pointer()
-        if (
-            pointer is None
-            or pointer.fold_version != FOLD_VERSION
-            or pointer.position.epoch.log_id != state.log_id
-            or pointer.revision < max(known_to + 1, state.first_revision - 1)
-        ):
-            return None
-        return pointer
+        at_least = max(known_to + 1, state.first_revision - 1)
+        return await self._snapshots.latest(state.log_id, at_least)
 
     async def _snapshot(self, pointer: SnapshotPointer | None) -> Snapshot | None:
-        """The one that ``pointer`` names. Raises `SnapshotUnusableError`."""
-        if pointer is None:
-            return None
-        snapshot = await self._feed.read_snapshot(pointer)
-        if snapshot.position != pointer.position:
-            raise SnapshotUnusableError(reason="its pointer says another place")
-        return snapshot
+        return None if pointer is None else await self._snapshots.read(pointer)
 
     async def _vouched(self, snapshot: Snapshot, host: Host | None) -> Beginning:
-        """What the snapshot says, if the log is still the one that it was made of.
-
-        The log is asked after the snapshot was read: what it ends with is there then.
-        Raises `SnapshotUnusableError`.
-        """
-        ports = restore_ports(snapshot, _KNOWN_TAGS, host)
-        at = snapshot.revision
-        state, record = await asyncio.gather(self._log.state(), self._log.at(at))
-        if snapshot.log_id != state.log_id:
-            raise SnapshotUnusableError(reason="it is of another log")
-        if at > state.last_revision:
-            reason = f"the log ends at {state.last_revision}, below it"
-            raise SnapshotUnusableError(reason=reason)
-        if record is not None and record.fingerprint != snapshot.fingerprint:
-            reason = f"the log holds another record at {at}"
-            raise SnapshotUnusableError(reason=reason)
-        return Beginning(ports=ports, revision=at, fingerprint=snapshot.fingerprint)
+        """What the snapshot says. Raises `SnapshotUnusableError`."""
+        ports = restore_ports(snapshot, KNOWN_TAGS, host)
+        await self._snapshots.check(snapshot)
+        return Beginning(
+            ports=ports, revision=snapshot.revision, fingerprint=snapshot.fingerprint
+        )

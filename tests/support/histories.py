@@ -38,6 +38,9 @@ class StoryHistory:
             record.revision, record.recorded_at, record.subject, payload
         )
 
+    async def start(self, end):
+        return None
+
     async def at(self, revision):
         found = (r for r in self.records if r.revision == revision)
         return next(found, None)
