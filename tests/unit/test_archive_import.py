@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.archive import (
+    Archive,
     ArchiveDamagedError,
     ImportRefusedError,
     export_log,
@@ -212,9 +213,14 @@ async def test_a_projector_waits_for_the_rest_of_an_import(other, path, monkeypa
 
 
 async def test_nothing_of_a_damaged_archive_is_imported(other, path):
-    lines = lines_of(path)
-    rewrite(path, *lines[:-2], *lines[-1:])
+    lines, content = lines_of(path), bytearray(path.read_bytes())
+    content[-300] ^= 1  # near the end; the manifest behind it is sound
+    path.write_bytes(content)
+    assert Archive(path).manifest().records == 41
     with pytest.raises(ArchiveDamagedError):
+        await import_archive(other.broker, other.log, path)
+    rewrite(path, *lines[:-2], *lines[-1:])
+    with pytest.raises(ArchiveDamagedError, match="the last block has no end"):
         await import_archive(other.broker, other.log, path)
     assert await other.records() == []
 
