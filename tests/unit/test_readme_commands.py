@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,23 @@ SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 def commands() -> list[str]:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = "\n".join(SHELL.findall(readme)).replace("\\\n", " ")
-    lines = (line.removesuffix("&&").strip() for line in blocks.splitlines())
+    lines = (line.removesuffix("&&").strip() for line in joined(blocks.splitlines()))
     return [line for line in lines if line.startswith("controlplane ")]
+
+
+def joined(lines: list[str]) -> Iterator[str]:
+    """The lines, those of a text in quotes as one."""
+    begun = ""
+    for line in lines:
+        begun += line
+        try:
+            shlex.split(begun, comments=True)
+        except ValueError:  # no closing quotation yet
+            begun += "\n"
+            continue
+        yield begun
+        begun = ""
+    assert not begun, "a text in quotes that does not end"
 
 
 def test_there_are_some():
