@@ -36,6 +36,8 @@ from controlplane.playback import (
     MomentInvalidError,
     MomentTooEarlyError,
     RecordRemovedError,
+    RouterElsewhereError,
+    RouterUnseenError,
     TypeUnknownError,
 )
 from controlplane.sidecar import ChildNotHealthyError, ChildNotStartedError
@@ -93,6 +95,7 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (SaidError, NO),
     (EventNotFoundError, NO),
     (RecordRemovedError, NO),
+    (RouterUnseenError, NO),
     (ExportRefusedError, NO),
     (ImportRefusedError, NO),
     (ModelNotFoundError, NO),
@@ -101,6 +104,7 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (UndecodableRecordError, BAD_DATA),
     (SnapshotUnusableError, BAD_DATA),
     (ArchiveUnusableError, BAD_DATA),
+    (RouterElsewhereError, BAD_DATA),
     (HistoryTruncatedError, BAD_DATA),
     (HistoryForkedError, BAD_DATA),
     (StreamMissingError, CONFIGURATION),

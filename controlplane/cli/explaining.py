@@ -31,6 +31,7 @@ from .options import LISTING, Listing
 from .printing import print_document, print_lines, terminal_width
 from .progress import Progress
 from .running import run
+from .seeing import RouterName, show_why_picked
 
 MODEL = "model"
 
@@ -41,6 +42,7 @@ def explain(
     /,
     *,
     at: MomentText | None = None,
+    router: RouterName = None,
     from_archive: FromArchive = None,
     options: Listing = LISTING,
 ) -> int:
@@ -58,6 +60,9 @@ def explain(
     at
         As it was then: a revision, a time as 2026-01-31T12:00:00 (UTC if it does not
         say) or as -10m before the end, an event's id, a router's checkpoint file.
+    router
+        Why this router still picked the worker at that time, or would not have, by
+        what it reported; reports are kept for 7 days.
     from_archive
         Read this archive instead of the log; no broker is needed.
 
@@ -66,6 +71,10 @@ def explain(
 
     """
     moment = None if at is None else parse_moment(at)
+    if router is not None and (from_archive is not None or name is not None):
+        other = "--from-archive" if from_archive is not None else "explain model"
+        message = f"--router is not valid with {other}: ask for NS/WORKER in a cell"
+        raise UsageError(message)
     if what == MODEL and name is not None:
         check_model(name)
         return run(lambda: _model(name, moment, from_archive, options), options)
@@ -75,6 +84,8 @@ def explain(
         )
         raise UsageError(message)
     worker_key(what)
+    if router is not None:
+        return run(lambda: show_why_picked(what, router, moment, options), options)
     return run(lambda: _worker(what, moment, from_archive, options), options)
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter, validators
 from rich.text import Text
 
 from controlplane.playback import (
@@ -23,20 +21,20 @@ from controlplane.settings import Settings
 from events import Revision, json_schema
 from projections import PlaneState, PortListing, port_document
 
-from .exits import OK
+from .exits import OK, UsageError
 from .fleet import show_fleet
 from .histories import FromArchive, MomentText, opened_history
+from .lens import CLEAR, Lens, Models, Namespaces, lens_of
 from .options import COMMON, LISTING, Common, Format, Listing
 from .port_tables import ports_footer, ports_table
 from .ports import replayed_ports, show_blocks
 from .printing import print_document, print_json, print_lines, terminal_width
 from .progress import Progress
 from .running import run
-from .tables import replay_footer
-
-Lines = Annotated[
-    int, Parameter(name=("--lines", "-n"), validator=validators.Number(gte=0))
-]
+from .seeing import show_as_seen_by
+from .stepping import walk
+from .tables import FAINT, replay_footer
+from .wrapping import wrapped
 
 
 # ---- replay --------------------------------------------------------------------
@@ -44,8 +42,12 @@ def replay(
     *,
     until: MomentText | None = None,
     from_archive: FromArchive = None,
+    namespaces: Namespaces = (),
+    models: Models = (),
     ports: bool = False,
     no_snapshot: bool = False,
+    as_seen_by: str | None = None,
+    step: bool = False,
     options: Listing = LISTING,
 ) -> int:
     """Fold the log from its beginning: the fleet as it is, or as it was.
@@ -57,25 +59,57 @@ def replay(
         does not say) or as -10m before the end, or an event's id.
     from_archive
         Read this archive instead of the log; no broker is needed.
+    namespaces
+        Show workers of this namespace only; of several, if it is said several times.
+    models
+        Show workers of this model, or with this adapter, only; as often.
     ports
         Show the port table too. A block is claimed port by port, one record each, in
         a batch: at a revision within it the block is there in part, as 3/8.
     no_snapshot
         Fold the log from its first record on. Else a long one, up to its end or to a
         revision, is folded on from the projector's snapshot, if that fits.
+    as_seen_by
+        The fleet that this router had then, by what it reported, how old that was and
+        whom it had ejected, beside what the log already said. Reports are kept 7 days.
+    step
+        Walk through the log event by event, in this terminal; ? lists the keys. It
+        begins at --until, else at the first record.
 
     options
         What commands of its kind share.
 
     """
     moment = None if until is None else parse_point(until)
+    lens = lens_of(namespaces, models)
+    given = {
+        "--step": step,
+        "--as-seen-by": as_seen_by is not None,
+        "--ports": ports,
+        "--from-archive": from_archive is not None,
+    }
+    if as_seen_by is not None:
+        _check_alone("--as-seen-by", given)
+        return run(lambda: show_as_seen_by(as_seen_by, moment, lens, options), options)
+    if step:
+        _check_alone("--step", {**given, "--from-archive": False})
+        return walk(moment, from_archive, lens, options)
     opening = opened_history(options, from_archive, snapshots=not no_snapshot)
-    return run(lambda: _replay(opening, moment, options, ports=ports), options)
+    return run(lambda: _replay(opening, moment, lens, options, ports=ports), options)
+
+
+def _check_alone(option: str, given: dict[str, bool]) -> None:
+    """Refuse what cannot be had together. Raises `UsageError`."""
+    for other, is_given in given.items():
+        if is_given and other != option:
+            message = f"{other} is not valid with {option}; leave one of them out"
+            raise UsageError(message)
 
 
 async def _replay(
     opening: AbstractAsyncContextManager[History],
     until: PointInTime | None,
+    lens: Lens,
     options: Listing,
     *,
     ports: bool,
@@ -86,7 +120,7 @@ async def _replay(
     at = until if isinstance(until, datetime) else None
     listing = replayed_ports(state, at, Settings().port_cooldown_s) if ports else None
     started_at = history.started_at if isinstance(history, LogHistory) else 0
-    show_replay(state, listing, options.output, started_at)
+    show_replay(state, listing, options.output, lens, started_at)
     return OK
 
 
@@ -94,21 +128,30 @@ def show_replay(
     state: PlaneState,
     listing: PortListing | None,
     output: Format,
+    lens: Lens = CLEAR,
     started_at: Revision = 0,
 ) -> None:
     """Print what a replay came to, with its ports if there is a listing of them."""
     fleet, width = state.fleet, terminal_width()
-    if listing is not None and output == "json":
-        print_document({**fleet.document(), "ports": port_document(listing)})
+    footer = replay_footer(fleet, width, started_at)
+    if output == "json" and not (listing is None and lens.is_clear):
+        found = {} if listing is None else {"ports": port_document(listing)}
+        print_document({**lens.document(fleet), **found})
         return
-    show_fleet(fleet, output, replay_footer(fleet, width, started_at))
+    fleet = lens.over(fleet)
+    if output == "table" and not (lens.is_clear or fleet.state.workers):
+        print_lines([*wrapped(f"no worker of {lens.words}", width, style=FAINT)])
+        print_lines(footer)
+    else:
+        show_fleet(fleet, output, footer)
     if listing is None:
         return
     if output == "ndjson":
         show_blocks(listing)
     else:
-        footer = ports_footer(listing, width)
-        print_lines([Text(), *ports_table(listing, width), footer])
+        print_lines(
+            [Text(), *ports_table(listing, width), ports_footer(listing, width)]
+        )
 
 
 def parse_point(text: str) -> PointInTime:

@@ -24,9 +24,24 @@ from .selecting import (
     selected,
     type_of,
 )
+from .sightings import (
+    RouterElsewhereError,
+    RouterUnseenError,
+    Sighting,
+    sighting,
+)
 from .starting import Starts
 from .statistics import Statistics, Storage, Tally
+from .walk import Stop, Walk
 from .walking import records_to
+from .witness import (
+    Testimony,
+    WhyPicked,
+    recall,
+    sighting_in,
+    time_of,
+    why_picked,
+)
 
 __all__ = [
     "Ends",
@@ -42,22 +57,34 @@ __all__ = [
     "PortsThen",
     "Progress",
     "RecordRemovedError",
+    "RouterElsewhereError",
+    "RouterUnseenError",
     "Selection",
     "Sieve",
+    "Sighting",
     "Starts",
     "Statistics",
+    "Stop",
     "Storage",
     "Tally",
+    "Testimony",
     "TypeUnknownError",
+    "Walk",
+    "WhyPicked",
     "last_selected",
     "parse_moment",
     "parse_types",
+    "recall",
     "record_at",
     "records_to",
     "replay_log",
     "replay_ports",
     "selected",
+    "sighting",
+    "sighting_in",
     "state_at",
+    "time_of",
     "type_of",
     "whole_ends",
+    "why_picked",
 ]

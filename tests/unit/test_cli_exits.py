@@ -32,6 +32,8 @@ from controlplane.playback import (
     MomentInvalidError,
     MomentTooEarlyError,
     RecordRemovedError,
+    RouterElsewhereError,
+    RouterUnseenError,
     TypeUnknownError,
 )
 from controlplane.sidecar import ChildNotHealthyError, ChildNotStartedError
@@ -67,6 +69,8 @@ CODES = [
     (MomentTooEarlyError(time=NOON, began=NOON), 64),
     (EventNotFoundError(event_id="x", last=7), 1),
     (RecordRemovedError(revision=3, first=1), 1),
+    (RouterUnseenError("x"), 1),
+    (RouterElsewhereError("x"), 65),
     (TypeUnknownError("x", ["worker_held"]), 64),
     (MomentAheadError(revision=9, last=7), 75),
     (errors.HistoryForkedError(reason="another id", revision=7), 65),
