@@ -133,7 +133,7 @@ class Unpacked:
 
     def _more(self) -> bool:
         try:
-            more = self._file.read(CHUNK_BYTES)
+            more = self._file.read1(CHUNK_BYTES)
         except EOFError as error:
             raise FramesEndedError from error
         except zstd.ZstdError as error:

@@ -153,6 +153,16 @@ async def test_wherever_it_was_cut_it_is_called_truncated(cell, path):
             ArchiveHistory(path)
 
 
+async def test_all_before_the_damage_can_be_read(path):
+    content = bytearray(path.read_bytes())
+    with path.open("rb") as file:
+        ends = [end for _, end in frames.whole_frames(file)]
+    content[(ends[2] + ends[3]) // 2] ^= 1
+    path.write_bytes(content)
+    found, error = readable(path)
+    assert len(found) == error.after == 6
+
+
 async def test_no_byte_can_be_altered_and_believed(cell, path):
     records, content = await cell.records(), path.read_bytes()
     chance = Random(6)

@@ -214,7 +214,7 @@ async def test_a_projector_waits_for_the_rest_of_an_import(other, path, monkeypa
 
 async def test_nothing_of_a_damaged_archive_is_imported(other, path):
     lines, content = lines_of(path), bytearray(path.read_bytes())
-    content[-300] ^= 1  # near the end; the manifest behind it is sound
+    content[len(content) // 2] ^= 1  # the manifest behind it is sound
     path.write_bytes(content)
     assert Archive(path).manifest().records == 41
     with pytest.raises(ArchiveDamagedError):
