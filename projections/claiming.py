@@ -99,7 +99,7 @@ def reclaim(
     """Whether the life ``incarnation`` can have ``blocks`` again.
 
     ``earlier`` lives are of the same worker and process. What one's own claim (the
-    block's ``claim_id``) let go needs no rest.
+    block's ``claim_id``) let go needs no rest, nor what was found in use meanwhile.
     """
     rested = _rested_by(now, cooldown_s)
     ports: dict[_Standing, list[int]] = {}
@@ -131,8 +131,9 @@ def _standing(
         case None:
             return "free"
         case Resting():
-            own = state.claim_id == claim_id
-            return "free" if own or state.since <= rested else "resting"
+            # Nobody claimed what is unusable: somebody found it in use, perhaps by us.
+            ours = state.claim_id == claim_id or state.cause == "unusable"
+            return "free" if ours or state.since <= rested else "resting"
         case Held(owner=owner):
             if owner.incarnation == incarnation and state.claim_id == claim_id:
                 return "held"

@@ -339,6 +339,10 @@ class Claimer:
         await self._settling.close(within_s)
 
     # ---- claims that stand -------------------------------------------------------
+    def has(self, block: PortBlock) -> bool:
+        """As `Keeper.has`."""
+        return self._keeper.has(block.claim_id)
+
     async def releases(self, blocks: Sequence[PortBlock]) -> list[Pending]:
         """As `Keeper.releases`."""
         return await self._keeper.releases(blocks)

@@ -80,6 +80,8 @@ class Ports:
         self._own: Lives | None = None
         self._hearing = False
         self._under_way: Final[dict[asyncio.Future[None], None]] = {}
+        self._granted: Final[dict[str, None]] = {}
+        """The claims that were granted here, and were not let go here."""
         self._closed = False
 
     # ---- claims ----------------------------------------------------------------
@@ -149,6 +151,7 @@ class Ports:
     def _unless_left(self, block: PortBlock) -> PortBlock | None:
         """The block that was just claimed; None: nobody here may have it any more."""
         if not self._closed:
+            self._granted[block.claim_id] = None
             return block
         self._release_later(block)
         return None
@@ -157,10 +160,15 @@ class Ports:
         """Let ``block`` go; it rests for the cool-down. Idempotent.
 
         Goes on when cancelled. Raises `AppendConflictError` if somebody else ended
-        the claim, because its life had expired: its ports may be another's now.
+        the claim, because its life had expired: its ports may be another's now; or if
+        a worker of another process stands on it. `SettingsError` for a worker's of
+        this plane: its ports go when it leaves.
         """
         if not isinstance(block, PortBlock):
             raise SettingsError(field="block", value=block, rule="a PortBlock")
+        if block.claim_id not in self._granted and self.claimer.has(block):
+            rule = "claimed by this plane's ports: a worker's go when it leaves"
+            raise SettingsError(field="block", value=block, rule=rule)
         releasing = asyncio.ensure_future(self._release(block))
         try:
             await asyncio.shield(releasing)
@@ -178,6 +186,7 @@ class Ports:
             self._forget(block)
 
     def _forget(self, block: PortBlock) -> None:
+        self._granted.pop(block.claim_id, None)
         if self._own is not None:
             self._own.released(block)
 

@@ -16,8 +16,11 @@ from events import (
     Incarnation,
     InvalidIdentityError,
     PortOwner,
+    WorkerDeregistered,
+    WorkerExpired,
     check_host,
     port_subject,
+    worker_subject,
 )
 from projections import PORTS_MAX, Held, HostPorts, PortBlock, Resting, reclaim
 
@@ -55,6 +58,10 @@ class Keeper:
     def count_of(self, incarnation: Incarnation) -> int:
         """How many ports a life has, or is about to have, from this process."""
         return self._counts.get(incarnation, 0)
+
+    def has(self, claim_id: str) -> bool:
+        """Whether a claim of this process stands, as far as is known here."""
+        return claim_id in self._holdings
 
     def count(self, incarnation: Incarnation, ports: int) -> None:
         """So many ports more, or less."""
@@ -102,7 +109,8 @@ class Keeper:
     async def release(self, block: PortBlock) -> None:
         """Let ``block`` go; it rests from now on. Letting it go again is fine.
 
-        Raises `AppendConflictError` if somebody else ended the claim, and
+        Raises `AppendConflictError` if somebody else ended the claim, or if it is of
+        a worker that is registered and not of this process, and
         `InvalidIdentityError` for what is not a whole claim.
         """
         check_block(block)
@@ -135,7 +143,7 @@ class Keeper:
         deadline = loop.time() + self._settings.connect_timeout_s
         while pending := await self._read_releases(blocks, anew=refused > 1):
             if whole:
-                self._check_held(blocks)
+                await self._check_held(blocks)
             try:
                 await self._log.append_all(pending)
             except AppendConflictError:
@@ -148,14 +156,35 @@ class Keeper:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
         return False
 
-    def _check_held(self, blocks: Sequence[PortBlock]) -> None:
-        """Refuse a block that is only a part of what its claim holds."""
+    async def _check_held(self, blocks: Sequence[PortBlock]) -> None:
+        """Refuse a part of what a claim holds, and what another's worker stands on."""
         for block in blocks:
             known = self._watches.of(block.host).known
-            for state in _held(known, block).values():
+            states = _held(known, block).values()
+            for state in states:
                 start, size = state.block_start, state.block_size
                 there = PortBlock(block.host, start, size, block.claim_id)
                 _check_whole(block, there)
+            if block.claim_id in self._holdings:
+                continue
+            for owner in {state.owner for state in states}:
+                if await self._is_registered(owner):
+                    worker = f"{owner.namespace}/{owner.worker_id}"
+                    raise _refused(
+                        known,
+                        block,
+                        f"is not made: {_span(block)} of {block.host} are worker "
+                        f"{worker}'s, which is registered: they go when it leaves",
+                    )
+
+    async def _is_registered(self, owner: PortOwner) -> bool:
+        """Whether a worker lives as ``owner``: its process knows of no release."""
+        subject = worker_subject(owner.namespace, owner.worker_id)
+        last = await self._log.last(subject)
+        event = None if last is None else last.event
+        if isinstance(event, WorkerDeregistered | WorkerExpired):
+            return False
+        return getattr(event, "incarnation", None) == owner.incarnation
 
     def _remember(self, blocks: Sequence[PortBlock]) -> None:
         """These claims were let go here, whoever has their ports next."""
@@ -174,13 +203,10 @@ class Keeper:
         )
 
     def _not_held(self, block: PortBlock) -> AppendConflictError:
-        known = self._watches.of(block.host).known
-        return AppendConflictError(
-            subject=port_subject(block.host, block.start),
-            expected=None,
-            last=known.expected(block.start),
-            code=0,
-            reason=f"is not made: claim {block.claim_id} does not hold {_span(block)} "
+        return _refused(
+            self._watches.of(block.host).known,
+            block,
+            f"is not made: claim {block.claim_id} does not hold {_span(block)} "
             "any more, somebody else ended it",
         )
 
@@ -261,6 +287,16 @@ def check_block(block: PortBlock) -> PortBlock:
 def _span(block: PortBlock) -> str:
     last = block.start + block.size - 1
     return f"port {block.start}" if block.size == 1 else f"ports {block.start}-{last}"
+
+
+def _refused(known: HostPorts, block: PortBlock, reason: str) -> AppendConflictError:
+    return AppendConflictError(
+        subject=port_subject(block.host, block.start),
+        expected=None,
+        last=known.expected(block.start),
+        code=0,
+        reason=reason,
+    )
 
 
 def _check_whole(block: PortBlock, granted: PortBlock) -> None:

@@ -81,6 +81,12 @@ def test_what_another_claim_let_go_has_to_rest():
     assert standing(*steps, cooldown_s=0) == rested
 
 
+def test_what_somebody_found_in_use_meanwhile_needs_no_rest():
+    """It may be this worker's own engine that uses it: nobody else could claim it."""
+    found = released(20001, claim=YOURS, cause="unusable")
+    assert standing(TAKEN, LET_GO, found) == only(claims=((20000, 3), (20001, 5)))
+
+
 def test_what_nobody_can_read_is_taken_unless_its_holder_was_known():
     garbage = poison("log.port.10%2E0%2E0%2E1.20000", b"garbage")
     assert standing(garbage) == only(taken=(20000,), claims=((20001, 0),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+import msgspec
 import pytest
 
 import controlplane as cp
@@ -17,6 +18,7 @@ from controlplane.ports import keeping
 from controlplane.ports.claimer import Claimer
 from events import InvalidIdentityError, PortOwner, encode_token
 from projections import PortBlock, Want
+from tests.support.fleet_builder import Step, deregistered, expired, given, registered
 from tests.support.lossy import LossyBroker
 from tests.support.port_log import check_ports, port_records
 
@@ -135,6 +137,37 @@ async def test_a_release_expects_what_the_log_says_and_not_what_was_remembered(h
     with pytest.raises(cp.AppendConflictError):
         await claimer.release(block)
     assert await held(other) == dict.fromkeys(theirs, theirs.claim_id)
+
+
+async def append(claimer: Claimer, step: Step, incarnation: str) -> None:
+    """Append what ``step`` says, of that life."""
+    *_, record = given(registered("w1"), step)
+    life = {"incarnation": incarnation, "event_id": new_uuid7()}
+    await claimer._log.append(msgspec.structs.replace(record.event, **life))
+
+
+async def test_a_registered_worker_s_ports_are_not_another_process_s_to_let_go(host):
+    own, other = await host.claimer(), await host.claimer()
+    block = await claim(own)
+    (first, *_) = await port_records(own._log)
+    life = first.event.owner.incarnation
+    await append(own, registered("w1"), life)
+    with pytest.raises(cp.AppendConflictError, match="worker prod/w1's"):
+        await other.release(block)
+    assert set(await held(own)) == set(block)
+    await own.release(block)
+    assert not await held(own)
+
+
+@pytest.mark.parametrize("end", [expired("w1"), deregistered("w1")])
+async def test_what_a_worker_that_ended_left_may_be_let_go_by_others(host, end):
+    own, other = await host.claimer(), await host.claimer()
+    block = await claim(own)
+    (first, *_) = await port_records(own._log)
+    for step in (registered("w1"), end):
+        await append(own, step, first.event.owner.incarnation)
+    await other.release(block)
+    assert not await held(own)
 
 
 async def test_what_was_let_go_here_is_let_go_again_whoever_has_it_now(host):
