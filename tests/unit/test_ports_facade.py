@@ -389,8 +389,7 @@ async def test_a_port_of_this_machine_has_one_holder_by_whatever_name(facade):
 async def test_a_worker_s_block_goes_when_the_worker_leaves_and_not_before(facade):
     owner = PortOwner(namespace="prod", worker_id="w1", incarnation=new_uuid7())
     wants = [cp.Want("kv", 2, SMALL)]
-    claimer = facade.ports.claimer
-    claimed = await claimer.claim(wants, owner=owner, lease_ttl_s=30.0, **FAR)
+    claimed = await facade.ports.claimer.claim(wants, owner=owner, lease_ttl_s=9, **FAR)
     with pytest.raises(cp.SettingsError, match="a worker's go when it leaves"):
         await facade.ports.release(claimed.blocks[0])
     await facade.ports.release(await facade.ports.claim(2, SMALL, owner=owner, **FAR))
