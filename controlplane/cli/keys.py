@@ -78,8 +78,8 @@ class Keys:
             return 1, key if len(key) > 1 or key.isprintable() else ""
         if len(text) == 1:
             return 0, ""
-        if text[1] not in "[O":
-            return 1, "escape"
+        if text[1] not in "[O":  # twice the key, or one with Alt
+            return (1, "escape") if text[1] == ESCAPE else (2, "")
         for size in range(3, min(len(text), LONGEST) + 1):
             if text[size - 1].isalpha() or text[size - 1] == "~":
                 return size, _SEQUENCES.get(text[1:size], "")

@@ -11,11 +11,14 @@ from cyclopts import Parameter
 from events import ModelName, Namespace, check_model, check_namespace
 from projections import (
     Fleet,
+    FleetDifference,
     FleetState,
     KnownPut,
     Put,
     SetPut,
     SettingPut,
+    Worker,
+    WorkerDifference,
     WorkerPut,
     build,
 )
@@ -80,6 +83,33 @@ class Lens(msgspec.Struct, frozen=True):
     def shows(self, namespace: Namespace) -> bool:
         """Whether workers of this namespace are seen."""
         return not self.namespaces or namespace in self.namespaces
+
+    def over_difference(self, found: FleetDifference) -> FleetDifference:
+        """Of the differences those of what is seen through it."""
+        if self.is_clear:
+            return found
+        others = (one for one in found.others if self._names(one.name))
+        return msgspec.structs.replace(
+            found,
+            removed=tuple(filter(self._shows_either, found.removed)),
+            changed=tuple(filter(self._shows_either, found.changed)),
+            added=tuple(filter(self._shows_either, found.added)),
+            others=tuple(others),
+        )
+
+    def shows_worker(self, worker: Worker) -> bool:
+        """Whether the worker itself is seen; others of an adapter's model are, too."""
+        names = {worker.model, *worker.adapters}
+        is_of_model = not self.models or not self.models.isdisjoint(names)
+        return self.shows(worker.namespace) and is_of_model
+
+    def _shows_either(self, one: WorkerDifference) -> bool:
+        sides = (one.before, one.after)
+        return any(side is not None and self.shows_worker(side) for side in sides)
+
+    def _names(self, name: tuple[str, ...]) -> bool:
+        """Whether what has this name, which is no worker, is about what is seen."""
+        return not (self.namespaces | self.models).isdisjoint(name)
 
     def _seen(self, state: FleetState) -> Iterator[Put]:
         models = self._models_in(state)

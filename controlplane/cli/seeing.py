@@ -105,6 +105,7 @@ def _show(testimony: Testimony, lens: Lens, options: Listing) -> None:
     if options.output == "table":
         print_lines(testimony_lines(testimony, lens, terminal_width()))
         return
-    document = testimony.document()
+    seen = lens.over_difference(testimony.difference)
+    document = msgspec.structs.replace(testimony, difference=seen).document()
     document["fleet"] = lens.document(testimony.had.fleet)
     print_document(document)

@@ -48,7 +48,7 @@ def testimony_lines(found: Testimony, lens: Lens, width: int) -> Iterator[Text]:
     yield Text()
     yield from wrapped("what the log said beyond that:", width, style="bold")
     digests = (found.had.fleet.digest, found.log.fleet.digest)
-    yield from difference_lines(found.difference, digests, width)
+    yield from difference_lines(lens.over_difference(found.difference), digests, width)
 
 
 def sighting_lines(found: Sighting, width: int) -> Iterator[Text]:

@@ -25,7 +25,18 @@ from projections import (
 from .columns import Cell, Column, cut, shown, table
 from .lens import Lens
 from .records import record_parts
-from .tables import BAD, DIGEST_SHORT, FAINT, GOOD, ODD, everyone, name_of, routable
+from .tables import (
+    BAD,
+    DIGEST_SHORT,
+    FAINT,
+    GOOD,
+    ODD,
+    SHORT,
+    everyone,
+    name_of,
+    routable,
+    short_id,
+)
 from .wrapping import wrapped
 
 KEYS: Final = "←/→ step  PgUp/PgDn 20  Home/End  c change  / search  ? help  q quit"
@@ -55,6 +66,8 @@ COLUMNS: Final = (
     Column(title="address", least=8, middle=True),
 )
 CHANGES_MAX: Final = 6
+UNTOLD: Final = frozenset({"routable", "registered_at"})
+"""What other fields tell."""
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,12 +99,8 @@ def _fleet(state: FoldState) -> Fleet:
 
 
 def _is_seen(change: Change, lens: Lens) -> bool:
-    workers = [one for one in (change.before, change.worker) if one is not None]
-    return any(
-        lens.shows(worker.namespace)
-        and (not lens.models or bool(lens.models & {worker.model, *worker.adapters}))
-        for worker in workers
-    )
+    sides = (change.before, change.worker)
+    return any(side is not None and lens.shows_worker(side) for side in sides)
 
 
 def moment_screen(stop: Stop, frame: Frame) -> list[Text]:
@@ -100,6 +109,8 @@ def moment_screen(stop: Stop, frame: Frame) -> list[Text]:
     head = [*_head(stop, frame), *_effect(stop, changes, frame.width), Text()]
     room = frame.height - 1
     lines = [*head[:room], *_workers(stop, changes, frame, room - len(head))][:room]
+    for line in lines:
+        line.truncate(frame.width)
     lines += [Text()] * (room - len(lines))
     return [*lines, _foot(frame)]
 
@@ -121,21 +132,22 @@ def empty_screen(frame: Frame) -> list[Text]:
 
 
 def _foot(frame: Frame) -> Text:
-    text = shown(frame.said) if frame.said else KEYS
+    through = "" if frame.lens.is_clear else f"{frame.lens.words}  "
+    text = shown(frame.said or f"{through}{KEYS}")
     return Text(cut(text, frame.width), style=ODD if frame.said else FAINT)
 
 
 def _head(stop: Stop, frame: Frame) -> Iterator[Text]:
     record, digest = stop.record, stop.after.fleet_state.digest[:DIGEST_SHORT]
-    through = "" if frame.lens.is_clear else f" · {frame.lens.words}"
     place = f"revision {record.revision} of {frame.last}"
     when = f"{record.recorded_at:%F %T.%f}"[:-3]
-    said = f"{place} · {when} UTC · digest {digest}{through}"
+    said = f"{place} · {when} UTC · digest {digest}"
     yield Text(cut(said, frame.width), style="bold")
     kind, who, what = record_parts(record)
     line = Text(kind.plain, style=kind.style or "bold")
-    rest = cut(shown(f"  {who}  {what}"), frame.width - cell_len(kind.plain))
-    yield line.append(rest, style="")
+    rest = "".join(f"  {part}" for part in (who, what) if part)
+    room = frame.width - cell_len(kind.plain)
+    yield line.append(cut(shown(rest), room), style="")
     by = getattr(record.event, "by", "")
     event_id = record.event.event_id
     told = f"by {by}, event {event_id}" if by else f"event {event_id or 'unnamed'}"
@@ -173,22 +185,29 @@ def _change(change: Change) -> str:
     assert worker is not None  # noqa: S101 - a change is of somebody
     name = name_of(worker)
     if change.before is None or change.worker is None:
-        reasons = [one for one in worker.blockers if one != worker.status.value]
-        state = ", ".join((worker.status.value, *reasons))
+        state = ", ".join((worker.status.value, *_beyond_status(worker)))
         return f"{name} {'comes' if change.before is None else 'goes'}: {state}"
     return f"{name} {', '.join(_fields(change.before, change.worker))}"
 
 
 def _fields(before: Worker, after: Worker) -> Iterator[str]:
     was, now = worker_document(before), worker_document(after)
+    untold = set(UNTOLD)
+    if _beyond_status(before) == _beyond_status(after):
+        untold.add("blockers")
     for name in was:
-        if was[name] != now[name] and name != "routable":
-            yield f"{name} {_plain(was[name])} -> {_plain(now[name])}"
+        if was[name] != now[name] and name not in untold:
+            yield f"{name} {_plain(name, was[name])} -> {_plain(name, now[name])}"
 
 
-def _plain(value: object) -> str:
+def _beyond_status(worker: Worker) -> list[str]:
+    return [reason for reason in worker.blockers if reason != worker.status.value]
+
+
+def _plain(name: str, value: object) -> str:
     if isinstance(value, str):
-        return value or "-"
+        short = short_id(value) if name == "incarnation" else value
+        return (short[:SHORT] if name == "checksum" else short) or "-"
     if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
         return "+".join(value) or "-"
     return msgspec.json.encode(value).decode()

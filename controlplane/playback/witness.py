@@ -144,7 +144,7 @@ class WhyPicked(msgspec.Struct, frozen=True, kw_only=True):
     def picked(self) -> str:
         """``yes``: the router would pick it; ``no``; or ``maybe``."""
         found = self.sighting
-        if found.said.epoch is None or found.stopped:
+        if found.stopped:
             return "no"
         key = (self.log.namespace, self.log.worker_id)
         if found.has_ejected(key):

@@ -41,6 +41,7 @@ from tests.golden.cli.decided import decisions, gates
 from tests.golden.cli.logged import counted, counted_empty, counted_long, shown
 from tests.golden.cli.looked_back import looked_back
 from tests.golden.cli.verified import verifications
+from tests.golden.cli.witnessed import steps, testimonies, whys
 from tests.golden.stories import STORIES, every_event
 from tests.support.fleet_builder import (
     C1,
@@ -282,6 +283,9 @@ SCREENS: dict[str, Callable[[], list[Text]]] = {
     "log_stats_empty": counted_empty,
     "log_import": imports,
     "log_verify": verifications,
+    "replay_as_seen_by": testimonies,
+    "replay_step": steps,
+    "explain_router": whys,
     "decisions": decisions,
     "gates": gates,
     "log_tail_drain_orders": lambda: _tail(STORIES["drain_orders"]()),
