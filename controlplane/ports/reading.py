@@ -80,7 +80,7 @@ class HostReading:
             pass
 
     async def _read_once(self) -> bool:
-        """Whether all was read; else some of it was purged before that."""
+        """Whether all was read; else the log changed under the reading: read again."""
         state, head, own = await asyncio.gather(
             self._log.state(), self._log.last(self._subject), self._own_last()
         )
@@ -91,7 +91,8 @@ class HostReading:
         elif self._anew and state.first_revision == 1:
             self._begin_anew(is_another=False)
         self._anew = False
-        await self._begin(state, head)
+        if not await self._begin(state, head):
+            return False
         before = max(self._certain, self.position)
         self._certain = before
         if head is not None:
@@ -122,12 +123,14 @@ class HostReading:
             or (own is not None and own.fingerprint != self._fingerprint)
         )
 
-    async def _begin(self, state: LogState, head: Record | None) -> None:
+    async def _begin(self, state: LogState, head: Record | None) -> bool:
         """Begin with a snapshot, if it is the only way, or the shorter one.
 
         While the log can still be read it is that, and no snapshot, when records may
         have been removed from under what was known: a snapshot has them still. And
         when a search for one was cut: the log is read on where that was cut.
+
+        False: ``state`` is not how the log stands any more.
         """
         first, known_to, found = state.first_revision, self._certain, None
         if not self._is_known_up_to(first):
@@ -139,8 +142,12 @@ class HostReading:
             self._adopt(found, head)
         if not self._is_known_up_to(first):
             self._begin_anew(is_another=False)
+            now = await self._log.state()
+            if (now.log_id, now.first_revision) != (state.log_id, first):
+                return False
             raise HistoryTruncatedError(first=first)
         self._drop_purged(first)
+        return True
 
     def _adopt(self, found: Beginning, head: Record | None) -> None:
         self.known = host_ports(found.ports, self.host)

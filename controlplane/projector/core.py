@@ -286,7 +286,10 @@ class Core:
         position = self.position
         if not self.leading or position is None or self.line.pending:
             return None
-        return None if position == self._snapshot_at else take(self.fold, position)
+        at = (self._snapshot_at, self._snapshot_revision)
+        return (
+            None if at == (position, self.fold.revision) else take(self.fold, position)
+        )
 
     def _snapshot_covers(self) -> bool:
         """Whether the last snapshot and what the view stream holds are the whole."""

@@ -246,6 +246,27 @@ async def test_who_read_a_part_of_what_was_purged_knows_too_little(cell):
         await cell.watch.look()
 
 
+async def test_of_a_log_that_is_made_anew_meanwhile_the_old_one_is_not_judged(
+    cell, monkeypatch
+):
+    await cell.say(claim(20000, "a"), claim(20001, "b"), claim(20002, "c"))
+    await purge(cell, 3)
+    beginnings = cell.watch._reading._beginnings
+    find, made = beginnings.find, []
+
+    async def find_slowly(*asked):
+        found = await find(*asked)
+        if not made:
+            await cell.broker.delete_stream(cell.log.names.log_stream)
+            made.append(await topology.init(cell.broker, "default", SETTINGS))
+            await cell.say(claim(20005, "d"))
+        return found
+
+    monkeypatch.setattr(beginnings, "find", find_slowly)
+    await cell.watch.look()
+    assert sorted(cell.watch.known.ports) == [20005]
+
+
 async def test_what_is_purged_while_it_is_read_is_not_known(cell, monkeypatch):
     """To a reader it is a hole like any other: only the log's beginning tells."""
     monkeypatch.setattr(reading, "LONG", 1)

@@ -254,6 +254,15 @@ def test_the_snapshot_of_a_clean_stop_is_of_what_is_published():
     assert leader.core.final_snapshot() is None
 
 
+def test_a_clean_stop_leaves_a_snapshot_of_records_that_change_no_view_too():
+    leader, records = leader_of(*FIVE)
+    assert leader.core.final_snapshot() is None
+    records += given(*FIVE, claimed("w1", 20000, 2))[5:]
+    leader.settle()
+    snapshot = leader.core.final_snapshot()
+    assert (snapshot.position.ordinal, snapshot.revision) == (0, 7)
+
+
 @pytest.mark.parametrize(("silent_s", "resigns"), [(4.9, False), (5.1, True)])
 def test_a_blind_leader_stands_down(silent_s, resigns):
     leader, _ = leader_of(*FIVE)
