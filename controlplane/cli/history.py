@@ -21,6 +21,7 @@ from controlplane.settings import Settings
 from events import Revision, json_schema
 from projections import PlaneState, PortListing, port_document
 
+from .collecting import rarely_collecting
 from .exits import OK, UsageError
 from .fleet import show_fleet
 from .histories import FromArchive, MomentText, opened_history
@@ -115,7 +116,7 @@ async def _replay(
     ports: bool,
 ) -> int:
     async with opening as history:
-        with Progress() as progress:
+        with rarely_collecting(), Progress() as progress:
             state = await state_at(history, until, progress)
     at = until if isinstance(until, datetime) else None
     listing = replayed_ports(state, at, Settings().port_cooldown_s) if ports else None

@@ -14,7 +14,10 @@ from rich.table import Table
 
 from tests.bench.figures import Figure
 
-BENCHES = ("bench_fold", "bench_router", "bench_picks", "bench_beats", "bench_ports")
+BENCHES = (
+    *("bench_fold", "bench_archive", "bench_router", "bench_picks", "bench_beats"),
+    "bench_ports",
+)
 
 
 def main(words: list[str]) -> int:

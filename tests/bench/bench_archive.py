@@ -20,6 +20,7 @@ from controlplane.archive import Archive, ArchiveHistory
 from controlplane.archive.form import FORMAT, Header
 from controlplane.archive.frames import whole_frames
 from controlplane.archive.writing import ArchiveWriter
+from controlplane.cli.collecting import rarely_collecting
 from controlplane.playback import state_at
 from projections import Folding, FoldState
 from tests.bench.figures import Figure
@@ -114,7 +115,8 @@ def unpacking(path: Path) -> float:
 async def replay(path: Path) -> None:
     """Replay as the command does; say how it went."""
     began = time.process_time()
-    state = await state_at(ArchiveHistory(path), None)
+    with rarely_collecting():
+        state = await state_at(ArchiveHistory(path), None)
     seconds = time.process_time() - began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     digest = state.fleet.digest
