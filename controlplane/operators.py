@@ -18,6 +18,7 @@ from events import (
     check_model,
     check_name,
     check_namespace,
+    check_reason,
     check_worker_id,
 )
 from projections import Fleet, ModelNotFoundError
@@ -27,7 +28,6 @@ from .errors import ModelInUseError, SettingsError
 from .eventlog import Appended
 from .identifiers import new_uuid7
 from .runtime import Lifetime
-from .worker.spec import check_reason
 
 WEIGHT_MAX: Final = 1e6
 """Shares are sums of workers x weight: far from where floats end."""

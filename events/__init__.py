@@ -16,6 +16,7 @@ from .identity import (
     Role,
     Status,
     WorkerId,
+    canonical_host,
     check_address,
     check_cell,
     check_host,
@@ -25,9 +26,11 @@ from .identity import (
     check_name,
     check_namespace,
     check_needs,
+    check_reason,
     check_role,
     check_status,
     check_worker_id,
+    one_line,
 )
 from .line import StoredRecord, encode_line, records_of, stored_of
 from .port import PortClaimed, PortEvent, PortOwner, PortReleased
@@ -120,6 +123,7 @@ __all__ = [
     "WorkerStatusChanged",
     "WorkerSubject",
     "WorkerUpdated",
+    "canonical_host",
     "check_address",
     "check_cell",
     "check_host",
@@ -129,6 +133,7 @@ __all__ = [
     "check_name",
     "check_namespace",
     "check_needs",
+    "check_reason",
     "check_role",
     "check_status",
     "check_worker_id",
@@ -140,6 +145,7 @@ __all__ = [
     "encode_line",
     "encode_token",
     "json_schema",
+    "one_line",
     "parse_subject",
     "port_subject",
     "read_or_none",

@@ -9,6 +9,7 @@ is in the log is in the log.
 from __future__ import annotations
 
 import enum
+import ipaddress
 import re
 from collections.abc import Collection, Mapping
 from typing import Annotated, Final, TypeAlias
@@ -46,9 +47,13 @@ MODEL_BYTES_MAX: Final = 256
 LABELS_MAX: Final = 64
 LABEL_BYTES_MAX: Final = 256
 NAME_BYTES_MAX: Final = 128
+REASON_BYTES_MAX: Final = 1024
 
 _CELL: Final = re.compile(r"[a-z0-9-]{1,32}")
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""What breaks a line, or does more to whoever's terminal shows it."""
+_NUMBERS: Final = re.compile(r"[0-9.]*\.[0-9.]*")
 
 
 class Role(enum.Enum):
@@ -98,6 +103,31 @@ def check_host(value: str) -> Host:
     return _text("host", value, HOST_BYTES_MAX)
 
 
+def canonical_host(value: str) -> Host:
+    """The one spelling of a host's name: two spellings would be two hosts.
+
+    An IP address as `ipaddress` writes it, IPv4 also where it is mapped into IPv6, and
+    a zone as it is; of a name the small letters, without the dot of its root. Raises
+    `InvalidIdentityError` for what is no host's name.
+    """
+    rule = "a host's name or IP address, without blanks and control characters"
+    text = check_host(value)
+    if any(one.isspace() or not one.isprintable() for one in text):
+        raise InvalidIdentityError(field="host", value=value, rule=rule)
+    text = text.removesuffix(".")
+    name, bare = text.lower(), text[1:-1] if text[:1] + text[-1:] == "[]" else text
+    try:
+        address = ipaddress.ip_address(bare)
+    except ValueError:
+        if not name or _NUMBERS.fullmatch(name):
+            # Resolvers read 10.1 as 10.0.0.1, and 010.1.1.1 each in its own way.
+            raise InvalidIdentityError(field="host", value=value, rule=rule) from None
+        return name
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(address.ipv4_mapped or address)
+    return str(address)
+
+
 def check_model(value: str, field: str = "model") -> ModelName:
     """Return ``value`` if it is a model's name, else raise `InvalidIdentityError`.
 
@@ -111,8 +141,18 @@ def check_model(value: str, field: str = "model") -> ModelName:
 
 
 def check_name(field: str, value: str) -> str:
-    """Return ``value`` if it is a short free text, else raise."""
-    return _text(field, value, NAME_BYTES_MAX)
+    """Return ``value`` if it is a short free text, in one line, else raise."""
+    return _line(field, value, NAME_BYTES_MAX)
+
+
+def check_reason(value: str) -> str:
+    """Return ``value`` if it is a reason, which may be empty, else raise."""
+    return _line("reason", value, REASON_BYTES_MAX, empty=True)
+
+
+def one_line(text: str) -> str:
+    """What somebody else said, so that `check_reason` takes it if it is short."""
+    return " ".join(_CONTROL.sub(" ", text).split())
 
 
 def check_address(value: str) -> str:
@@ -188,6 +228,14 @@ def _is_several(value: object) -> bool:
 
 def _matching(field: str, value: str, pattern: re.Pattern[str], rule: str) -> str:
     if not isinstance(value, str) or pattern.fullmatch(value) is None:
+        raise InvalidIdentityError(field=field, value=value, rule=rule)
+    return value
+
+
+def _line(field: str, value: str, bytes_max: int, *, empty: bool = False) -> str:
+    """A text that is shown in a line among others, and in logs."""
+    if _CONTROL.search(_text(field, value, bytes_max, empty=empty)):
+        rule = "text in one line, without control characters"
         raise InvalidIdentityError(field=field, value=value, rule=rule)
     return value
 

@@ -12,7 +12,6 @@ from cyclopts import Parameter
 from controlplane.gate import up_to_date
 from controlplane.operators import check_count, check_share, check_weight
 from controlplane.plane import Plane
-from controlplane.worker.spec import check_reason
 from events import (
     InvalidIdentityError,
     ModelName,
@@ -22,6 +21,7 @@ from events import (
     check_model,
     check_name,
     check_namespace,
+    check_reason,
     check_worker_id,
     setting_subject,
 )

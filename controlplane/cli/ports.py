@@ -8,7 +8,7 @@ from typing import Final
 from controlplane.errors import SettingsError
 from controlplane.plane import Plane
 from controlplane.playback import replay_ports
-from events import Host, InvalidIdentityError, Revision, check_host
+from events import Host, InvalidIdentityError, Revision, canonical_host
 from projections import (
     DEFAULT_RANGE,
     Moment,
@@ -53,7 +53,7 @@ def ports(
 
     """
     if host is not None:
-        check_host(host)
+        host = canonical_host(host)
     span = None if within is None else parse_within(within)
     return run(lambda: _ports(host, span, options), options)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -12,12 +13,14 @@ import msgspec
 from events import (
     EVENT_TYPES,
     Host,
+    InvalidIdentityError,
     PortClaimed,
     PortReleased,
     Record,
     Revision,
     Undecodable,
     UnknownEvent,
+    canonical_host,
     encode_token,
     setting_subject,
     worker_subject,
@@ -98,7 +101,7 @@ class Sieve:
         """Let through what is in ``selection``."""
         self._types = selection.types
         self._subjects: frozenset[str] | None = None
-        self._prefix = ""
+        self._prefixes: tuple[str, ...] = ()
         if selection.worker is not None:
             self._subjects = frozenset(
                 (
@@ -107,7 +110,7 @@ class Sieve:
                 )
             )
         if selection.host is not None:
-            self._prefix = f"log.port.{encode_token(selection.host)}."
+            self._prefixes = _port_prefixes(selection.host)
         self._worker = selection.worker
         self._claims: set[str] = set()
 
@@ -123,7 +126,7 @@ class Sieve:
     def _wants(self, record: Record) -> bool:
         if self._subjects is not None and not self._is_of_worker(record):
             return False
-        if self._prefix and not record.subject.startswith(self._prefix):
+        if self._prefixes and not record.subject.startswith(self._prefixes):
             return False
         return not self._types or type_of(record.event) in self._types
 
@@ -138,6 +141,14 @@ class Sieve:
                 return claim_id in self._claims
             case _:
                 return self._subjects is None or record.subject in self._subjects
+
+
+def _port_prefixes(host: Host) -> tuple[str, ...]:
+    """Of the subjects of its ports: as it is written, and as claims spell it now."""
+    hosts = {host: None}
+    with suppress(InvalidIdentityError):
+        hosts[canonical_host(host)] = None
+    return tuple(f"log.port.{encode_token(one)}." for one in hosts)
 
 
 async def last_selected(

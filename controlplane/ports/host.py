@@ -13,10 +13,11 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from controlplane.logs import get_logger
-from events import Host, InvalidIdentityError, check_host
+from events import Host, InvalidIdentityError, canonical_host
 
 _log = get_logger("ports")
 
@@ -61,16 +62,18 @@ def host_name(
     """The name of this machine: ``override``, else ``CP_HOST``, else its address.
 
     That is the primary IPv4 address, else the IPv6 one, else the loopback address,
-    with a warning. Raises `InvalidIdentityError` for what is no host's name.
+    with a warning; as `canonical_host` spells it. Raises `InvalidIdentityError` for
+    what is no host's name.
     """
     told = override or environ.get("CP_HOST")
     if told:
-        if means_no_machine(told):
+        name = canonical_host(told)
+        if means_no_machine(name):
             raise InvalidIdentityError(field="host", value=told, rule=ONE_MACHINE)
-        return check_host(told)
+        return name
     for address in addresses():
         if _is_reachable(address):
-            return address
+            return canonical_host(address)
     _log.warning(
         "no address by which others reach this machine, so its ports are named after "
         "the loopback address; set CP_HOST",
@@ -89,15 +92,23 @@ def is_this_host(
 
     It is if it was told so (``CP_HOST``), or if one of its addresses is ours; the
     wildcard, multicast and broadcast addresses are no machine's. A name that is no
-    address is looked up, which may block as long as the resolver does.
+    address is looked up, which may block as long as the resolver does. ``host`` is
+    spelled as `canonical_host` does it.
     """
-    if host in {environ.get("CP_HOST"), "localhost", socket.gethostname()}:
+    if host in {_told(environ), "localhost", socket.gethostname().lower()}:
         return True
     try:
         found = resolve(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return False
     return any(_is_ours(family, sockaddr) for family, _, _, _, sockaddr in found)
+
+
+def _told(environ: Mapping[str, str]) -> Host | None:
+    """What ``CP_HOST`` says; None: nothing, or no host's name."""
+    with suppress(InvalidIdentityError):
+        return canonical_host(environ.get("CP_HOST", ""))
+    return None
 
 
 def _is_reachable(address: str) -> bool:

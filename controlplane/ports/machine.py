@@ -19,7 +19,7 @@ import msgspec
 
 from controlplane.errors import SettingsError
 from controlplane.logs import get_logger
-from events import Host, check_host
+from events import Host, canonical_host
 from projections import Want
 
 from .host import (
@@ -68,13 +68,15 @@ class Machine:
         """The host meant by ``name``; None: this one.
 
         Any name or address of this machine is its `host_name`: one machine has one
-        table. A name of which the resolver says nothing in time stays as it is until
-        it does. Raises `InvalidIdentityError` for what is no name, `SettingsError` for
-        an address that is no machine's.
+        table, and of every name one spelling is used. A name of which the resolver
+        says nothing in time stays as it is until it does. Raises
+        `InvalidIdentityError` for what is no name, `SettingsError` for an address that
+        is no machine's.
         """
+        name = None if name is None else _checked(name)
         if name is None or name in self._names:
             return await self._own_name()
-        if is_address(_checked(name)) or is_loopback(name):
+        if is_address(name) or is_loopback(name):
             here = is_loopback(name) or self._is_here(name)
         else:
             lookup = self._looked_up(name)
@@ -89,9 +91,10 @@ class Machine:
         Raises `SettingsError` for another machine's.
         """
         own = await self._own_name()
+        name = None if name is None else _checked(name)
         if name is None or name in self._names or name == own:
             return own
-        if is_address(_checked(name)) or is_loopback(name):
+        if is_address(name) or is_loopback(name):
             here = is_loopback(name) or self._is_here(name)
         else:
             here = await asyncio.shield(self._looked_up(name).answer)
@@ -133,11 +136,11 @@ class Machine:
 
 
 def _checked(name: Host) -> Host:
-    """Return ``name`` if a machine could have it, else raise as `Machine.host`."""
-    check_host(name)
-    if means_no_machine(name):
+    """``name`` in its one spelling if a machine could have it, else raise."""
+    host = canonical_host(name)
+    if means_no_machine(host):
         raise SettingsError(field="host", value=name, rule=ONE_MACHINE)
-    return name
+    return host
 
 
 def _answered(ask: Callable[[Host], bool], name: Host) -> asyncio.Future[bool]:

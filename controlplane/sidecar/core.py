@@ -40,7 +40,7 @@ import enum
 import signal
 from typing import Final
 
-from events import ControlPlaneError, Status
+from events import ControlPlaneError, Status, one_line
 
 from .errors import ChildNotHealthyError, ChildNotStartedError
 from .steps import (
@@ -261,7 +261,7 @@ class SidecarCore:
         self.phase, self.status = Phase.DRAINING, Status.DRAINING
         self._drain_by, self._quiet_from = now + limits.drain_timeout_s, None
         self._drains += 1
-        return (Drain(self._drains, reason, limits.drain_timeout_s / 2),)
+        return (Drain(self._drains, one_line(reason), limits.drain_timeout_s / 2),)
 
     @property
     def obeys_order(self) -> bool:
@@ -341,7 +341,7 @@ class SidecarCore:
         if self.status is status:
             return ()
         self.status = status
-        return (SetStatus(status, reason),)
+        return (SetStatus(status, one_line(reason)),)
 
     @staticmethod
     def _is_due(at: float | None, now: float) -> bool:

@@ -20,7 +20,7 @@ from events import (
     PortOwner,
     Revision,
     WorkerDeregistered,
-    check_host,
+    canonical_host,
 )
 from projections import PortBlock, Want, check_wants
 
@@ -113,7 +113,7 @@ class PortHands:
         Raises `InvalidIdentityError` for what is no host.
         """
         self._claiming, self._log, self._spec = claiming, log, spec
-        self._host = None if host is None else check_host(host)
+        self._host = None if host is None else canonical_host(host)
         self._bind_check = bind_check
         self._reasons: tuple[str, ...] = ()
         self._blocks: tuple[PortBlock, ...] = ()

@@ -12,12 +12,13 @@ from events import (
     Revision,
     Status,
     check_address,
+    check_reason,
     check_status,
 )
 
 from .reporting import LoadReporter
 from .signals import Command, LoadAdapter, SetStatus, UnloadAdapter, Update
-from .spec import check_adapter, check_reason, checked_capacity, checked_labels
+from .spec import check_adapter, checked_capacity, checked_labels
 
 
 class Speaking:

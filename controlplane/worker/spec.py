@@ -32,7 +32,6 @@ from events import (
 
 from .addressing import check_address_with_names
 
-REASON_BYTES_MAX: Final = 1024
 DOCUMENT_BYTES_MAX: Final = 64 * 1024
 
 _T = TypeVar("_T")
@@ -112,18 +111,6 @@ def resolve(
 def check_adapter(value: str) -> ModelName:
     """Return ``value`` if it may name an adapter, else raise."""
     return check_model(value, "adapter")
-
-
-def check_reason(value: str) -> str:
-    """Return ``value`` if it is a reason, else raise; it may be empty."""
-    rule = f"text of at most {REASON_BYTES_MAX} bytes of UTF-8"
-    try:
-        size = len(value.encode()) if isinstance(value, str) else None
-    except UnicodeEncodeError:
-        size = None
-    if size is None or size > REASON_BYTES_MAX:
-        raise InvalidIdentityError(field="reason", value=value, rule=rule)
-    return value
 
 
 def checked_needs(value: Collection[Collection[Role | str]]) -> Needs:

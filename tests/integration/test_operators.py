@@ -187,6 +187,7 @@ REFUSED = [
     (lambda p: p.resume("prod", ""), cp.InvalidIdentityError, "worker_id ''"),
     (lambda p: p.request_drain("prod", "w" * 129), cp.InvalidIdentityError, "128"),
     (lambda p: p.hold("prod", "w", "x" * 1025), cp.InvalidIdentityError, "reason"),
+    (lambda p: p.hold("prod", "w", "a\nb"), cp.InvalidIdentityError, "reason"),
     (lambda p: p.hold("prod", "w", by=""), cp.InvalidIdentityError, "by ''"),
     (lambda p: p.forget("*"), cp.InvalidIdentityError, "model '\\*'"),
     (lambda p: p.wait(1, "some"), cp.SettingsError, "routers 'some'"),

@@ -7,6 +7,7 @@ from events import (
     InvalidIdentityError,
     Role,
     Status,
+    canonical_host,
     check_address,
     check_cell,
     check_host,
@@ -16,9 +17,11 @@ from events import (
     check_name,
     check_namespace,
     check_needs,
+    check_reason,
     check_role,
     check_status,
     check_worker_id,
+    one_line,
 )
 
 CELL = "1 to 32 of a-z, 0-9 and -"
@@ -165,3 +168,65 @@ def test_words_become_roles_and_statuses():
     assert check_needs(()) == ()
     assert check_lease_ttl_s(10) == 10.0
     assert isinstance(check_lease_ttl_s(10), float)
+
+
+@pytest.mark.parametrize(
+    ("spelled", "host"),
+    [
+        ("FD00:0::2", "fd00::2"),
+        ("2001:0DB8:0::1", "2001:db8::1"),
+        ("[2001:db8::1]", "2001:db8::1"),
+        ("::ffff:10.9.9.9", "10.9.9.9"),
+        ("10.9.9.9", "10.9.9.9"),
+        ("10.9.9.9.", "10.9.9.9"),
+        ("FE80::1%eth0.Vlan7", "fe80::1%eth0.Vlan7"),
+        ("Node7", "node7"),
+        ("node7.Example.org.", "node7.example.org"),
+        ("12345", "12345"),
+        ("10.0.0.1]", "10.0.0.1]"),
+        ("a_b%c", "a_b%c"),
+        ("h" * 253, "h" * 253),
+    ],
+)
+def test_a_host_has_one_spelling(spelled, host):
+    assert canonical_host(spelled) == host
+    assert canonical_host(host) == host
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", " node7", "node7 ", "no de", "node7\n", "a\x00", "a\u200b", "\u3000"),
+        *(".", "10.1", "010.9.9.9", "10.9.9.256", "h" * 254, "\ud800"),
+        *(7, None, b"node7"),
+    ],
+)
+def test_what_no_host_is_called_is_refused(value):
+    with pytest.raises(InvalidIdentityError) as caught:
+        canonical_host(value)
+    assert (caught.value.field, caught.value.value) == ("host", value)
+
+
+CONTROLS = ["a\nb", "\r", "a\tb", "\x1b[31m", "a\x00", "\x7f", "a\x85b", "a\u2028b"]
+
+
+@pytest.mark.parametrize("text_with", CONTROLS)
+def test_what_is_shown_in_a_line_has_no_control_characters(text_with):
+    for check, field in (
+        (check_reason, "reason"),
+        (lambda value: check_name("by", value), "by"),
+    ):
+        with pytest.raises(InvalidIdentityError) as caught:
+            check(text_with)
+        rule = "text in one line, without control characters"
+        assert (caught.value.field, caught.value.rule) == (field, rule)
+    assert check_reason(one_line(text_with)) == one_line(text_with)
+
+
+def test_a_reason_is_any_line_of_at_most_a_kilobyte():
+    for reason in ("", "a b", "ü" * 512, "\u3000", "👩\u200d💻"):
+        assert check_reason(reason) == reason
+    for reason in ("x" * 1025, "\ud800", None):
+        with pytest.raises(InvalidIdentityError, match="reason"):
+            check_reason(reason)
+    assert one_line(" rolled\nback\r\n ") == "rolled back"

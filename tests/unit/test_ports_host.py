@@ -42,8 +42,20 @@ def test_what_one_is_told_goes_before_what_one_finds(caplog):
     assert not caplog.records
 
 
+def test_one_machine_is_told_its_name_in_any_spelling():
+    for told in ("fd00::2", "FD00:0::2", "[fd00::2]"):
+        assert host_name(environ={"CP_HOST": told}) == "fd00::2"
+        assert is_this_host("fd00::2", environ={"CP_HOST": told})
+    assert host_name(environ={"CP_HOST": "Node7"}) == "node7"
+    assert named("::ffff:10.0.0.5") == "10.0.0.5"
+
+
+def test_a_name_that_cannot_be_makes_no_other_name_this_machine_s():
+    assert not is_this_host("nonesuch.invalid", environ={"CP_HOST": "a b"})
+
+
 def test_what_is_no_host_s_name_is_refused():
-    for told in ("x" * 254, "\ud800", *NOBODY):
+    for told in ("x" * 254, "\ud800", " node7", "192.0.2.2 ", *NOBODY):
         with pytest.raises(InvalidIdentityError) as refused:
             host_name(told)
         assert refused.value.field == "host"

@@ -10,6 +10,7 @@ import pytest
 from controlplane.errors import SettingsError
 from controlplane.ports.host import host_name, is_this_host, own_addresses
 from controlplane.ports.machine import Machine
+from events import InvalidIdentityError
 from tests.support.odd_addresses import NOBODY
 
 OWN = [
@@ -33,6 +34,26 @@ async def test_every_name_of_this_machine_is_its_own_whoever_asks(name):
 async def test_another_machine_s_name_stays_as_it_is_where_nothing_is_tried(name):
     assert await Machine().host(name) == name
     assert await Machine().host(None) == host_name()
+
+
+@pytest.mark.parametrize(
+    ("spelled", "name"),
+    [
+        ("2001:0DB8:0::1", "2001:db8::1"),
+        ("::ffff:203.0.113.7", "203.0.113.7"),
+        ("Nonesuch.Invalid.", "nonesuch.invalid"),
+    ],
+)
+async def test_another_machine_is_one_however_it_is_spelled(spelled, name):
+    machine = Machine()
+    assert await machine.host(spelled) == await machine.host(name) == name
+
+
+@pytest.mark.parametrize("name", [" node7", "192.0.2.2 ", "a\nb", "", 7])
+async def test_what_no_machine_is_called_is_refused(name):
+    for ask in (Machine().host, Machine().here):
+        with pytest.raises(InvalidIdentityError, match="host"):
+            await ask(name)
 
 
 async def test_what_was_found_out_once_is_known_to_all():

@@ -78,6 +78,8 @@ async def test_a_host_s_records_are_those_of_its_ports_the_unreadable_too():
     revisions = await found(POISON, host="10.0.0.1")
     assert len(revisions) == 5
     assert await found(POISON, host="10.0.0.11") == []
+    assert await found(POISON, host="::ffff:10.0.0.1") == revisions, "another spelling"
+    assert await found(POISON, host="10.0.0.1 ") == [], "what no claim is called now"
 
 
 async def test_types_are_named_with_or_without_their_version():

@@ -104,6 +104,14 @@ def test_only_failures_in_a_row_make_it_starting_again():
     assert told(WELL) == (READY,)
 
 
+def test_what_an_engine_answers_is_said_in_one_line():
+    told = serving()
+    odd = Answered(healthy=False, said="503 no\x85way\x1b[31m")
+    assert [told(odd) for _ in range(3)][2] == (
+        SetStatus(Status.STARTING, "unhealthy: 503 no way [31m"),
+    )
+
+
 def test_an_ill_child_is_not_ended_if_it_was_healthy_once():
     told = serving()
     told(ILL, at=99.0)
@@ -265,6 +273,10 @@ def test_a_deadline_ends_any_drain_and_says_what_was_left():
     told.load(2, at=19.0)
     drained, _ = told(TimePassed(), at=20.0)
     assert drained == SetStatus(Status.DRAINED, "time was up, 2 in flight")
+
+
+def test_a_drain_is_said_in_one_line_whatever_was_asked():
+    assert serving()(DrainAsked("a\nb")) == (Drain(1, "a b", 10.0),)
 
 
 def test_an_operators_drain_leaves_the_child_running():

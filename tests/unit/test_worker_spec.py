@@ -3,8 +3,14 @@
 import pytest
 
 from controlplane.worker import WorkerSpec, resolve
-from controlplane.worker.spec import check_reason
-from events import Capacity, InvalidIdentityError, ModelCard, Role, Status
+from events import (
+    Capacity,
+    InvalidIdentityError,
+    ModelCard,
+    Role,
+    Status,
+    check_reason,
+)
 
 GOOD = {"model": "llama", "address": "http://10.0.0.7:8000"}
 LONG = "x" * 257
