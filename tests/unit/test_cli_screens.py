@@ -39,6 +39,12 @@ def test_the_readme_explains_as_it_is_printed():
     assert all(line in printed for line in lines), "in their order"
 
 
+def test_the_readme_shows_why_a_router_picked():
+    shown = screen("explain_router")
+    beginning = shown[: shown.index("\nwhat the log said")]
+    assert f"```text\n{beginning}…\n```" in README.read_text(encoding="utf-8")
+
+
 def test_a_host_is_named_alike_in_both_tables_of_ports():
     above, below = screen("ports_long_host").split("\n\n")
     names = [
