@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Final
 
 from events.errors import ControlPlaneError
@@ -195,22 +195,26 @@ class PortsExhaustedError(ControlPlaneError):
         host: str | None = None,
         within: object = None,
         reason: str = "",
+        busy: int = 0,
+        unreadable: int = 0,
     ) -> None:
         """Say what was ``wanted``, and what is ``free`` and ``resting`` instead.
 
-        ``within`` is the range asked, on ``host``, for ``reason``.
+        ``within`` is the range asked, on ``host``, for ``reason``. In ``busy`` ports
+        somebody sits who never asked; of ``unreadable`` ones nobody can tell.
         """
         self.wanted, self.free = wanted, free
         self.largest_hole, self.resting = largest_hole, resting
+        self.busy, self.unreadable = busy, unreadable
         self.host, self.within, self.reason = host, within, reason
         what = f"no block of {wanted} ports" if wanted > 1 else "no port"
         what += f" for {reason}" if reason else ""
         where = f" in {within}" if within is not None else ""
         where += f" of host {host}" if host is not None else ""
-        super().__init__(
-            f"{what}{where}: {free} free, largest hole {largest_hole}, "
-            f"{resting} resting; {self._next_step()}"
-        )
+        there = f"{free} free, largest hole {largest_hole}, {resting} resting"
+        there += f", {busy} in use outside the log" if busy else ""
+        there += f", {unreadable} unreadable" if unreadable else ""
+        super().__init__(f"{what}{where}: {there}; {self._next_step()}")
 
     @property
     def fragmented(self) -> bool:
@@ -219,10 +223,25 @@ class PortsExhaustedError(ControlPlaneError):
 
     def _next_step(self) -> str:
         in_pieces = "fragmented, enough are free but not in a row: "
+        steps = ["wait for those that rest"] if self.resting else []
+        if self.busy:
+            steps.append("end the programs that sit there (ss -ltnp shows them)")
+        if self.unreadable:
+            steps.append(
+                "look at what cannot be read (controlplane log tail --type poison)"
+            )
+        if not self.resting and (self._held or not steps):
+            steps.append("release what nobody needs")
         first = in_pieces if self.fragmented else ""
-        if self.resting:
-            return f"{first}wait for those that rest, or widen the range"
-        return f"{first}release what nobody needs, or widen the range"
+        return f"{first}{', '.join(steps)}, or widen the range"
+
+    @property
+    def _held(self) -> int:
+        """How many claims hold, or are about to, as far as that can be told."""
+        if not isinstance(self.within, Sized):
+            return 0
+        others = self.free + self.resting + self.busy + self.unreadable
+        return len(self.within) - others
 
 
 class ModelInUseError(ControlPlaneError):

@@ -95,7 +95,8 @@ class PortBlock(msgspec.Struct, frozen=True):
 class Lacking(msgspec.Struct, frozen=True, kw_only=True):
     """No place for a want, and how its range looks beside the others' blocks.
 
-    ``resting`` ports become free by waiting; ``largest_hole`` is of ``free`` ones.
+    ``resting`` ports become free by waiting; ``largest_hole`` is of ``free`` ones. What
+    somebody found in use outside the log is ``busy``, also as long as it rests.
     """
 
     name: str
@@ -104,6 +105,8 @@ class Lacking(msgspec.Struct, frozen=True, kw_only=True):
     free: int
     largest_hole: int
     resting: int
+    busy: int = 0
+    unreadable: int = 0
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):

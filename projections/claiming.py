@@ -49,11 +49,13 @@ def choose(
     cooldown_s: float,
     shunned: Collection[int],
     chance: RandomNumbers,
+    busy: Collection[int] = (),
 ) -> tuple[int, ...] | Lacking:
     """The first port of a block for each want, all disjoint; or what is lacking.
 
     ``now`` is a lower bound of the broker's time, None if nothing is known of it;
-    ``shunned`` ports are taken, whatever the log says (a set: it is asked often).
+    ``shunned`` ports are taken, whatever the log says (a set: it is asked often). Of
+    these ``busy`` are counted for themselves: something uses them outside the log.
     """
     # The large ones first: a small one finds a place between them, not the reverse.
     order = sorted(
@@ -63,7 +65,7 @@ def choose(
     rested = _rested_by(now, cooldown_s)
     starts = _sampled(known, ordered, rested, shunned, chance)
     if starts is None:
-        placed = survey(known, ordered, rested, shunned).place(ordered, chance)
+        placed = survey(known, ordered, rested, shunned, busy).place(ordered, chance)
         if isinstance(placed, Lacking):
             starts = survey(known, ordered, rested, shunned).pack(ordered)
             if starts is None:

@@ -9,7 +9,7 @@ from typing import Final
 from .block import Lacking, PortRange, Room, Want
 from .host_ports import HostPorts
 from .picking import RandomNumbers
-from .port import Resting
+from .port import Resting, Unreadable
 
 PACKED_MAX: Final = 16
 TRIES_MAX: Final = 1000
@@ -17,6 +17,8 @@ TRIES_MAX: Final = 1000
 _SOLID: Final = bytes([0]) + bytes([1]) * 255
 _RESTING: Final = 1
 _TAKEN: Final = 2
+_BUSY: Final = 3
+_UNREADABLE: Final = 4
 
 
 def survey(
@@ -24,20 +26,30 @@ def survey(
     wants: Sequence[Want],
     rested: datetime,
     shunned: Collection[int],
+    busy: Collection[int] = (),
 ) -> Ground:
-    """Every port that any of ``wants`` may have; ``rested``: released until then."""
+    """Every port that any of ``wants`` may have; ``rested``: released until then.
+
+    ``busy`` are those of ``shunned`` that are in use outside the log.
+    """
     first = min(want.within.first for want in wants)
     last = max(want.within.last for want in wants)
     marks = bytearray(last - first + 1)
     for port, state in known.ports.items():
         if first <= port <= last:
-            if not isinstance(state, Resting):
+            if isinstance(state, Unreadable):
+                marks[port - first] = _UNREADABLE
+            elif not isinstance(state, Resting):
                 marks[port - first] = _TAKEN
             elif state.since > rested:
-                marks[port - first] = _RESTING
+                unusable = state.cause == "unusable"
+                marks[port - first] = _BUSY if unusable else _RESTING
     for port in shunned:
         if first <= port <= last:
-            marks[port - first] = _TAKEN
+            if port not in busy:
+                marks[port - first] = _TAKEN
+            elif marks[port - first] < _TAKEN:
+                marks[port - first] = _BUSY
     return Ground(first, marks)
 
 
@@ -120,19 +132,25 @@ class Ground:
         return Room(
             free=self._marks.count(0, low, end),
             largest_hole=max(map(len, self._holes(within)), default=0),
-            resting=self._marks.count(_RESTING, low, end),
+            resting=self._marks.count(_RESTING, low, end)
+            + self._marks.count(_BUSY, low, end),
         )
 
     def _lacking(self, want: Want) -> Lacking:
         """Why there is no place for ``want``."""
         there = self.room(want.within)
+        low = want.within.first - self._first
+        end = low + len(want.within)
+        busy = self._marks.count(_BUSY, low, end)
         return Lacking(
             name=want.name,
             within=want.within,
             wanted=want.size,
             free=there.free,
             largest_hole=there.largest_hole,
-            resting=there.resting,
+            resting=there.resting - busy,
+            busy=busy,
+            unreadable=self._marks.count(_UNREADABLE, low, end),
         )
 
     def _holes(self, within: PortRange) -> Iterator[range]:

@@ -42,6 +42,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
             cooldown_s=cooldown_s,
             shunned=watch.certain() if by_the_log else watch.shunned,
             chance=chance,
+            busy=watch.in_use() if by_the_log else (),
         )
         if isinstance(starts, Lacking):
             return starts
@@ -57,6 +58,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
             free=lacking.free,
             largest_hole=lacking.largest_hole,
             resting=lacking.resting,
+            busy=lacking.busy,
+            unreadable=lacking.unreadable,
             host=self.watch.host,
             within=lacking.within,
             reason=lacking.name,

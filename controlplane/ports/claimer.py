@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from random import Random, SystemRandom
 from typing import Final
 
@@ -25,8 +24,6 @@ from controlplane.errors import (
     SettingsError,
 )
 from controlplane.eventlog import Appended, EventLog, Pending
-from controlplane.identifiers import new_uuid7
-from controlplane.logs import get_logger
 from controlplane.settings import Settings
 from controlplane.telemetry import PortMetrics
 from events import (
@@ -37,6 +34,7 @@ from events import (
 )
 from projections import Lacking, PortBlock, Want, check_wants
 
+from .busy import BusyPorts
 from .choosing import Ask, await_settling
 from .crowds import Crowds
 from .drafts import Drafts
@@ -60,8 +58,6 @@ LOST_BEFORE_ANEW: Final = 8
 """A look after so many of one claim believes nothing of what was known."""
 BACKOFF_S_MIN: Final = 0.001
 BACKOFF_S_MAX: Final = 0.05
-
-_log = get_logger("ports")
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +98,7 @@ class Claimer:
         )
         self._machine: Final = machine or Machine()
         self._crowds: Final = Crowds(log, clock)
-        self._noted: Final[dict[tuple[Host, int], None]] = {}
+        self._busy: Final = BusyPorts(log, self._drafts, clock, metrics)
         self._together: Final = Together(self._sent)
         self._settling: Final = Settling(log, self.let_go, self._settled, self._chance)
 
@@ -184,8 +180,8 @@ class Claimer:
                         await watch.look()
                     continue
                 done = await self._take(ask, chosen)
-                if isinstance(done, BusyPort):
-                    await self._skip(ask, done)
+                if isinstance(done, tuple):
+                    await self._busy.note(watch, done)
                     continue
                 if isinstance(done, Appended):
                     self._landed(ask, chosen, done)
@@ -209,14 +205,14 @@ class Claimer:
 
     async def _take(
         self, ask: Ask, blocks: tuple[PortBlock, ...]
-    ) -> Appended | BusyPort | AppendConflictError:
+    ) -> Appended | tuple[BusyPort, ...] | AppendConflictError:
         """Claim ``blocks`` while sockets are held on them; or how that ended."""
         if not ask.bind_check:
             return await self._append(ask, blocks)
         ports = [port for block in blocks for port in block]
         async with SOCKET_TURNS.taking(len(ports) * len(FAMILIES)):
-            sockets: ExitStack | BusyPort = hold(ports)
-            if isinstance(sockets, BusyPort):
+            sockets = hold(ports)
+            if isinstance(sockets, tuple):
                 return sockets
             with sockets:
                 return await self._append(ask, blocks)
@@ -282,34 +278,7 @@ class Claimer:
         if watch.contested >= max(LOST_BEFORE_LOOK, worth):
             await watch.look(anew=lost % LOST_BEFORE_ANEW == 0)
 
-    # ---- busy and doubtful ports -------------------------------------------------
-    async def _skip(self, ask: Ask, found: BusyPort) -> None:
-        """Note that something uses a port outside the log; others are told there."""
-        watch, port = ask.watch, found.port
-        watch.busy(port, self._clock.monotonic())
-        unusable = self._drafts.release(
-            watch.host,
-            port,
-            watch.known.expected(port),
-            claim_id=new_uuid7(),
-            cause="unusable",
-        )
-        try:
-            await self._log.append_all([unusable])
-        except AppendConflictError:
-            watch.contest([port], None)  # it is in the log, and a look will show it
-            return
-        if self._metrics is not None:
-            self._metrics.busy.inc()
-        if (watch.host, port) not in self._noted:
-            self._noted[watch.host, port] = None
-            _log.warning(
-                "port in use outside the log",
-                host=watch.host,
-                port=port,
-                reason=found.reason,
-            )
-
+    # ---- doubtful ports ----------------------------------------------------------
     def _doubt(
         self,
         watch: HostWatch,

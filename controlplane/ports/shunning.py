@@ -114,6 +114,10 @@ class Shunning:
             port for port, why in self.shunned.items() if isinstance(why, Landed | Busy)
         }
 
+    def in_use(self) -> set[int]:
+        """The ports that something was found to use outside the log."""
+        return {port for port, why in self.shunned.items() if isinstance(why, Busy)}
+
     async def settled(self, within_s: float) -> bool:
         """Wait until a claim under way here ends, at most so long; whether one did.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence, Sized
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,8 @@ import msgspec
 from controlplane.errors import SettingsError
 from controlplane.logs import get_logger
 from projections import PortRange
+
+from .turns import files_max
 
 _log = get_logger("ports")
 
@@ -43,14 +45,16 @@ class BusyPort(msgspec.Struct, frozen=True):
 
 
 def hold(
-    ports: Iterable[int], families: Sequence[tuple[int, str]] = FAMILIES
-) -> ExitStack | BusyPort:
-    """Sockets on all of ``ports`` until the stack is closed; or the first busy one.
+    ports: Collection[int], families: Sequence[tuple[int, str]] = FAMILIES
+) -> ExitStack | tuple[BusyPort, ...]:
+    """Sockets on all of ``ports`` until the stack is closed; or those that are busy.
 
     A family that the machine does not have is left out. Raises `SettingsError` if this
     process may not open that many sockets.
     """
+    busy: list[BusyPort] = []
     with ExitStack() as opening:
+        opened = 0
         for port in ports:
             for family, wildcard in families:
                 try:
@@ -58,10 +62,14 @@ def hold(
                 except OSError as error:
                     if error.errno in _ABSENT:
                         continue
-                    if error.errno in _NO_ROOM:
-                        raise _too_many(error) from error
-                    return BusyPort(port, error.strerror or str(error))
-        return opening.pop_all()
+                    if error.errno not in _NO_ROOM:
+                        busy.append(BusyPort(port, error.strerror or str(error)))
+                        break
+                    if busy:
+                        return tuple(busy)
+                    raise _too_many(error, opened, ports, families) from error
+                opened += 1
+        return tuple(busy) or opening.pop_all()
 
 
 def _bound(family: int, wildcard: str, port: int) -> socket.socket:
@@ -78,12 +86,25 @@ def _bound(family: int, wildcard: str, port: int) -> socket.socket:
     return one
 
 
-def _too_many(error: OSError) -> SettingsError:
+def _too_many(
+    error: OSError, opened: int, ports: Sized, families: Sized
+) -> SettingsError:
+    """After so many were ``opened`` for them there was no room for another."""
+    needed, most = len(ports) * len(families), files_max()
+    what = f"a claim of {len(ports)} ports with bind_check holds {needed} sockets"
+    if error.errno != errno.EMFILE or most is None:
+        rule = (
+            f"{what} for a moment, and the system gave no more than {opened} "
+            f"({error.strerror}): close what is open on this machine, or claim less "
+            "at once"
+        )
+        return SettingsError(field="open sockets", value=needed, rule=rule)
+    at_least = most - opened + needed
     rule = (
-        "a claim with bind_check holds two sockets a port for a moment: "
-        "raise the limit (ulimit -n), or claim less at once"
+        f"{what} for a moment, so at least {at_least} files have to be allowed to this "
+        f"process: raise its limit (ulimit -n {at_least}), or claim less at once"
     )
-    return SettingsError(field="open files", value=error.strerror, rule=rule)
+    return SettingsError(field="limit of open files", value=most, rule=rule)
 
 
 def ephemeral_ports(within: PortRange, kernel: Path = KERNEL) -> int:

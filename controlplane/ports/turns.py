@@ -19,16 +19,20 @@ SHARE: Final = 4
 WITHOUT_LIMIT: Final = 2**16
 
 
-def sockets_max() -> int:
-    """How many sockets claims may hold at once, by what the system allows now."""
+def files_max() -> int | None:
+    """How many files this process may have open now; None: the system sets no limit."""
     if sys.platform == "win32":
-        return WITHOUT_LIMIT
+        return None
     import resource  # noqa: PLC0415 - not every system has it
 
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files == resource.RLIM_INFINITY:
-        return WITHOUT_LIMIT
-    return files // SHARE
+    return None if files == resource.RLIM_INFINITY else files
+
+
+def sockets_max() -> int:
+    """How many sockets claims may hold at once, by what the system allows now."""
+    files = files_max()
+    return WITHOUT_LIMIT if files is None else files // SHARE
 
 
 class _Waiting:

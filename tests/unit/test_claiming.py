@@ -47,11 +47,9 @@ def known_after(*steps):
     return known
 
 
-def chosen(known, *wants, now=None, cooldown_s=5.0, shunned=frozenset(), seed=1):
-    chance = random.Random(seed)
-    return choose(
-        known, wants, now=now, cooldown_s=cooldown_s, shunned=shunned, chance=chance
-    )
+def chosen(known, *wants, now=None, cooldown_s=5.0, seed=1, **options):
+    options = {"shunned": frozenset(), "chance": random.Random(seed), **options}
+    return choose(known, wants, now=now, cooldown_s=cooldown_s, **options)
 
 
 def want(size, within=TEN, name=""):
@@ -243,6 +241,26 @@ def test_what_is_shunned_is_neither_free_nor_resting():
     assert room(known, TEN, now=None, cooldown_s=0) == (
         Room(free=10, largest_hole=10, resting=0)
     )
+
+
+def test_what_is_in_use_or_unreadable_is_counted_for_itself():
+    known = known_after(
+        claimed("w1", 20000, 2),
+        released(20000, 2),
+        released(20002, 1, claim="found", cause="unusable"),
+        claimed("w1", 20003),
+        claimed("w2", 20004),
+        poison("log.port.10%2E0%2E0%2E1.20005", b"garbage"),
+    )
+    shunned = {20000, 20003, 20006, 20007, 20010}
+    busy = {20000, 20003, 20006, 20010}
+    refused = chosen(known, want(9), now=None, shunned=shunned, busy=busy)
+    # In use: one that rests, one that the log says so of, one without a record. What
+    # is held is not counted, and 20007 another claim is about to take.
+    assert (refused.busy, refused.resting, refused.unreadable) == (3, 1, 1)
+    assert (refused.free, refused.largest_hole) == (2, 2)
+    rested = chosen(known, want(9), now=None, cooldown_s=0)
+    assert (rested.busy, rested.resting, rested.free) == (0, 0, 7)
 
 
 def test_what_nobody_can_read_is_never_free():

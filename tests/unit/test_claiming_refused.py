@@ -45,3 +45,30 @@ def test_enough_ports_in_pieces_are_called_fragmented(numbers, fragmented):
 def test_the_next_step_is_to_wait_only_if_something_rests():
     assert "wait for those that rest" in str(refusal(resting=1))
     assert "release what nobody needs" in str(refusal())
+
+
+def test_ports_in_use_outside_the_log_are_no_matter_of_releasing():
+    within = PortRange(20000, 20007)
+    error = refusal(free=0, largest_hole=0, within=within, busy=8)
+    assert error.busy == 8
+    assert "0 resting, 8 in use outside the log; end the programs" in str(error)
+    assert "release" not in str(error)
+    error = refusal(free=0, largest_hole=0, within=within, busy=7)
+    assert "end the programs that sit there" in str(error)
+    assert "release what nobody needs, or widen" in str(error), "one is held"
+
+
+def test_what_cannot_be_read_is_to_be_looked_at():
+    within = PortRange(20000, 20007)
+    error = refusal(free=0, largest_hole=0, within=within, unreadable=8)
+    assert (error.busy, error.unreadable) == (0, 8)
+    assert "8 unreadable; look at what cannot be read" in str(error)
+    assert "release" not in str(error)
+
+
+def test_what_rests_is_waited_for_whatever_else_is_there():
+    error = refusal(resting=1, busy=2, unreadable=3)
+    assert str(error).endswith("or widen the range")
+    steps = ("wait for those that rest", "end the programs", "look at what")
+    places = [str(error).index(step) for step in steps]
+    assert places == sorted(places)
