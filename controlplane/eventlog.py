@@ -24,7 +24,7 @@ from events import (
     WorkerExpired,
     WorkerHeld,
     WorkerStatusChanged,
-    decode_record,
+    decode,
     encode,
     subject_of,
 )
@@ -94,6 +94,7 @@ class EventLog:
         """Read and write the log of ``cell`` through ``broker``."""
         self._broker, self._settings = broker, settings
         self.names = Names(cell)
+        self._prefix = self.names.prefix
         self._stream = self.names.log_stream
         self._unlimited_until = 0.0
         self._recognition = Recognition(self)
@@ -246,7 +247,7 @@ class EventLog:
         """As `read`, many at a time."""
         messages = self._broker.read(self._stream, after=after, until=until)
         async for batch in messages:
-            yield [self.record(message) for message in batch]
+            yield list(map(self.record, batch))
 
     async def read_stored(
         self, after: Revision = 0, until: Revision | None = None
@@ -321,12 +322,12 @@ class EventLog:
 
     def record(self, message: Message) -> Record:
         """The record that a stored message is."""
-        return decode_record(
-            message.sequence,
-            _recorded_at(message.headers, message.stored_at),
-            self.names.relative(message.subject),
-            message.payload,
-        )
+        headers, at = message.headers, message.stored_at
+        if headers is not None:
+            at = _recorded_at(headers, at)
+        subject = message.subject.removeprefix(self._prefix)
+        event = decode(subject, message.payload)
+        return Record(message.sequence, at, subject, event)
 
     def _stored(self, message: Message) -> StoredRecord:
         return StoredRecord(

@@ -59,8 +59,12 @@ def decode(subject: str, payload: bytes) -> AnyEvent | UnknownEvent | Undecodabl
         return Undecodable(reason=reason, payload=payload)
     try:
         event = _EVENT.decode(payload)
+        if subject_of(event) == subject:
+            return event
     except UNREADABLE:
         return _second_look(subject, payload, CHAIN)
+    except InvalidIdentityError:
+        pass  # it says why below
     return _placed(event, subject, payload)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -49,6 +49,8 @@ class Refusal(msgspec.Struct, frozen=True):
     skipped_tag: str | None = None
 
 
+_THUS: Final = Refusal("no_op", "the worker is thus already")
+
 AnyAmendment: TypeAlias = (
     WorkerStatusChanged
     | WorkerUpdated
@@ -89,8 +91,10 @@ def decide_worker(
 
 def _amended(state: FleetSoFar, event: AnyAmendment, current: Registration) -> Outcome:
     match event:
-        case WorkerStatusChanged():
-            return _changed(current, status=event.status)
+        case WorkerStatusChanged(status=status):
+            if status is current.status:
+                return _THUS
+            return (WorkerPut(msgspec.structs.replace(current, status=status)),)
         case WorkerUpdated():
             return _updated(current, event)
         case AdapterLoaded():
@@ -204,7 +208,7 @@ def _updated(current: Registration, event: WorkerUpdated) -> Outcome:
 def _changed(current: Registration, **fields: object) -> Outcome:
     worker = msgspec.structs.replace(current, **fields)
     if worker == current:
-        return Refusal("no_op", "the worker is thus already")
+        return _THUS
     return (WorkerPut(worker),)
 
 

@@ -118,14 +118,15 @@ def parse_delivery(raw: RawMessage) -> tuple[Message, int, int]:
     """
     tokens = raw.reply.split(b".")
     at = 5 if len(tokens) == 9 else 7  # noqa: PLR2004  # the two layouts above
+    sequence, number, time_ns, pending = map(int, tokens[at : at + 4])
     message = Message(
         subject=raw.subject.decode(),
         payload=raw.payload,
-        sequence=int(tokens[at]),
-        stored_at=_EPOCH + timedelta(0, 0, int(tokens[at + 2]) // 1000),
+        sequence=sequence,
+        stored_at=_EPOCH + timedelta(0, 0, time_ns // 1000),
         headers=Headers(raw.headers) if raw.headers else None,
     )
-    return message, int(tokens[at + 1]), int(tokens[at + 3])
+    return message, number, pending
 
 
 def stored_headers(
