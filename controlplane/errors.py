@@ -68,10 +68,12 @@ class AppendConflictError(ControlPlaneError):
         last: int | None,
         code: int,
         reason: str = "",
+        said: str = "",
     ) -> None:
         """Give the ``subject``, the ``expected`` and (if told) ``last`` sequence.
 
         ``code`` is the broker's; 0: it did not refuse, and ``reason`` says who did.
+        ``said`` is the message for a caller who knows of no subjects.
         """
         self.subject, self.expected, self.last, self.code = (
             subject,
@@ -81,7 +83,8 @@ class AppendConflictError(ControlPlaneError):
         )
         self.reason = reason or self._refusal()
         super().__init__(
-            f"append to {subject} {self.reason}"
+            said
+            or f"append to {subject} {self.reason}"
             + (f" (err_code {code})" if code else "")
             + "; read the subject again and decide anew"
         )
@@ -99,11 +102,15 @@ class AppendConflictError(ControlPlaneError):
 class AppendOutcomeUnknownError(ControlPlaneError):
     """Sent, but no answer came: it may or may not be stored. Repeat the same bytes."""
 
-    def __init__(self, *, subject: str, reason: str) -> None:
-        """Give the ``subject`` and why the outcome is unknown."""
+    def __init__(self, *, subject: str, reason: str, said: str = "") -> None:
+        """Give the ``subject`` and why the outcome is unknown.
+
+        ``said`` is the message for a caller who has no bytes to repeat.
+        """
         self.subject, self.reason = subject, reason
         super().__init__(
-            f"the outcome of the append to {subject} is unknown ({reason}); "
+            said
+            or f"the outcome of the append to {subject} is unknown ({reason}); "
             "repeat the same bytes until there is a definite answer"
         )
 

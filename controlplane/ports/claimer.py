@@ -43,6 +43,7 @@ from .machine import Machine
 from .owners import check_owner
 from .settling import Settling
 from .sockets import FAMILIES, BusyPort, hold
+from .telling import claim_unknown, release_unknown
 from .together import Together
 from .turns import SOCKET_TURNS
 from .watching import HostWatch, Watches
@@ -237,9 +238,9 @@ class Claimer:
             return await asyncio.shield(appending)
         except AppendConflictError as conflict:
             return conflict
-        except AppendOutcomeUnknownError:
+        except AppendOutcomeUnknownError as error:
             self._doubt(ask.watch, pending, blocks)
-            raise
+            raise claim_unknown(blocks, error) from error
         except asyncio.CancelledError:
             self._doubt(ask.watch, pending, blocks, appending)
             raise
@@ -318,7 +319,10 @@ class Claimer:
 
     async def release(self, block: PortBlock) -> None:
         """As `Keeper.release`."""
-        await self._keeper.release(block)
+        try:
+            await self._keeper.release(block)
+        except AppendOutcomeUnknownError as error:
+            raise release_unknown(block, error) from error
         self._count_released([block])
 
     async def let_go(self, blocks: Sequence[PortBlock]) -> None:

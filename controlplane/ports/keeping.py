@@ -19,12 +19,12 @@ from events import (
     WorkerDeregistered,
     WorkerExpired,
     check_host,
-    port_subject,
     worker_subject,
 )
 from projections import PORTS_MAX, Held, HostPorts, PortBlock, Resting, reclaim
 
 from .drafts import Drafts
+from .telling import refused, what_became
 from .watching import HostWatch, Watches
 
 PAUSE_S_MIN: Final = 0.05
@@ -139,17 +139,19 @@ class Keeper:
         tail they may be another's. Raises `AppendConflictError` if others are faster
         for as long as a broker may be away.
         """
-        loop, pause_s, refused = asyncio.get_running_loop(), PAUSE_S_MIN, 0
+        loop, pause_s, refusals = asyncio.get_running_loop(), PAUSE_S_MIN, 0
         deadline = loop.time() + self._settings.connect_timeout_s
-        while pending := await self._read_releases(blocks, anew=refused > 1):
+        while pending := await self._read_releases(blocks, anew=refusals > 1):
             if whole:
                 await self._check_held(blocks)
             try:
                 await self._log.append_all(pending)
-            except AppendConflictError:
-                refused += 1  # twice: it may be that records were removed
+            except AppendConflictError as error:
+                refusals += 1  # twice: it may be that records were removed
                 if loop.time() >= deadline:
-                    raise
+                    known = self._watches.of(blocks[0].host).known
+                    reason = "others wrote of its ports each time that it was tried"
+                    raise refused(known, blocks[0], reason, "try again") from error
             else:
                 return True
             await asyncio.sleep(pause_s)
@@ -170,12 +172,9 @@ class Keeper:
             for owner in {state.owner for state in states}:
                 if await self._is_registered(owner):
                     worker = f"{owner.namespace}/{owner.worker_id}"
-                    raise _refused(
-                        known,
-                        block,
-                        f"is not made: {_span(block)} of {block.host} are worker "
-                        f"{worker}'s, which is registered: they go when it leaves",
-                    )
+                    reason = f"worker {worker} holds the block, and is registered"
+                    next_step = "its ports go when it leaves"
+                    raise refused(known, block, reason, next_step)
 
     async def _is_registered(self, owner: PortOwner) -> bool:
         """Whether a worker lives as ``owner``: its process knows of no release."""
@@ -203,12 +202,10 @@ class Keeper:
         )
 
     def _not_held(self, block: PortBlock) -> AppendConflictError:
-        return _refused(
-            self._watches.of(block.host).known,
-            block,
-            f"is not made: claim {block.claim_id} does not hold {_span(block)} "
-            "any more, somebody else ended it",
-        )
+        known = self._watches.of(block.host).known
+        became = what_became(known, block)
+        reason = f"claim {block.claim_id} does not hold the block: {became}"
+        return refused(known, block, reason, "do not use it; claim another block")
 
     # ---- claiming again --------------------------------------------------------
     async def reclaims(
@@ -282,21 +279,6 @@ def check_block(block: PortBlock) -> PortBlock:
         rule = "the claim's id, as in the block that was granted"
         raise InvalidIdentityError(field="claim_id", value=block.claim_id, rule=rule)
     return block
-
-
-def _span(block: PortBlock) -> str:
-    last = block.start + block.size - 1
-    return f"port {block.start}" if block.size == 1 else f"ports {block.start}-{last}"
-
-
-def _refused(known: HostPorts, block: PortBlock, reason: str) -> AppendConflictError:
-    return AppendConflictError(
-        subject=port_subject(block.host, block.start),
-        expected=None,
-        last=known.expected(block.start),
-        code=0,
-        reason=reason,
-    )
 
 
 def _check_whole(block: PortBlock, granted: PortBlock) -> None:

@@ -152,7 +152,7 @@ async def test_a_registered_worker_s_ports_are_not_another_process_s_to_let_go(h
     (first, *_) = await port_records(own._log)
     life = first.event.owner.incarnation
     await append(own, registered("w1"), life)
-    with pytest.raises(cp.AppendConflictError, match="worker prod/w1's"):
+    with pytest.raises(cp.AppendConflictError, match="worker prod/w1 holds the block"):
         await other.release(block)
     assert set(await held(own)) == set(block)
     await own.release(block)
