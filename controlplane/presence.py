@@ -44,7 +44,8 @@ class RouterReport(msgspec.Struct, frozen=True, kw_only=True):
     ejected: tuple[str, ...]
     """``namespace/worker_id`` of those that this router keeps away from."""
     reason: str
-    """``regular``, ``resync: …``, ``ejected``, ``contact lost``, ``stopped``."""
+    """``regular``, ``resync: …``, ``ejected``, ``contact lost``, ``divergence`` (with
+    the digest that was wrong), ``stopped``."""
     ejected_for_s: tuple[float, ...] = ()
     """How long each of the ``ejected`` still was; empty: not said."""
 

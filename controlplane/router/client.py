@@ -245,6 +245,7 @@ class RouterView(Lifetime, Choosing):
                 case Diverged(error):
                     _log.error("divergence", reason=str(error))
                     self._counting.diverged()
+                    self._teller.report("divergence")  # the evidence
         self._nap.not_after(self._core.next_tick_at())
 
     def _tell(self, moved: Moved) -> None:

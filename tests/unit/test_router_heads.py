@@ -135,6 +135,7 @@ def test_a_head_that_nobody_takes_back_is_a_divergence_once():
 
 
 def test_a_tampered_fleet_is_noticed_by_the_next_head_and_repaired():
+    """S34; over a real server in test_cli_witness."""
     line = line_of()
     line.take_snapshot()
     shell = begun(line=line)

@@ -8,8 +8,13 @@ from controlplane.broker.memory import MemoryBroker
 from controlplane.broker.memory_server import MemoryServer
 from controlplane.clock import SystemClock
 from controlplane.presence import Presence, reports, routers
+from controlplane.router import telling
 from controlplane.router.keeping import REFRESH_S, Keeper
-from controlplane.router.telling import REPORTS_WAITING_MAX, Teller
+from controlplane.router.telling import (
+    REPORT_EVERY_S,
+    REPORTS_WAITING_MAX,
+    Teller,
+)
 from controlplane.settings import Settings
 from controlplane.topology import Names, init
 from tests.support.fleet_builder import given, registered
@@ -125,6 +130,18 @@ async def test_that_contact_was_lost_is_told_however_many_were_ejected_since(
 
         await eventually(all_sent, 3)
     assert (await told(broker))[0] == "contact lost"
+
+
+async def test_who_has_nothing_to_tell_reports_regularly(broker, monkeypatch):
+    monkeypatch.setattr(telling, "REPORT_EVERY_S", 0.05)
+    assert REPORT_EVERY_S == 10.0
+    async with Speaking(teller_of(broker)):
+
+        async def two():
+            return len(await told(broker)) >= 2
+
+        await eventually(two, 3)
+    assert set(await told(broker)) == {"regular"}
 
 
 async def test_a_report_says_who_is_kept_away_from_and_for_how_long(broker):
