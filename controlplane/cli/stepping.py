@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -35,6 +34,11 @@ LEAVE: Final = "\x1b[?25h\x1b[?1049l"
 ESCAPE_S: Final = 0.15
 """So long may the rest of a key be on its way, also over a slow ssh."""
 READ_BYTES: Final = 1024
+REDRAW: Final = b"\x0c"
+NO_KEY: Final = b"\0"
+COLUMNS: Final = 80
+LINES: Final = 24
+"""Of a terminal that does not know its size."""
 
 
 def walk(
@@ -97,9 +101,6 @@ async def _serve(walker: Walker) -> None:
         loop.remove_signal_handler(signal.SIGWINCH)
 
 
-REDRAW: Final = b"\x0c"
-
-
 async def _next(typed: asyncio.Queue[bytes], keys: Keys) -> list[str]:
     """What was pressed next. The end of the input is a way to leave, too."""
     try:
@@ -124,8 +125,9 @@ def _put(typed: asyncio.Queue[bytes], received: bytes) -> None:
 
 
 def _size() -> tuple[int, int]:
-    size = shutil.get_terminal_size()
-    return size.columns, size.lines
+    """The terminal's own; ``COLUMNS`` and ``LINES`` do not follow when it changes."""
+    size = os.get_terminal_size(sys.stdout.fileno())
+    return size.columns or COLUMNS, size.lines or LINES
 
 
 def _draw(lines: list[Text]) -> None:
@@ -149,8 +151,16 @@ def _own_screen() -> Iterator[None]:
     sys.stdout.flush()
     try:
         tty.setcbreak(descriptor)
+        _disable_suspending(descriptor)
         yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
         sys.stdout.write(LEAVE)
         sys.stdout.flush()
+
+
+def _disable_suspending(descriptor: int) -> None:
+    """Ctrl-Z would leave the shell on a screen that is not its own."""
+    attributes = termios.tcgetattr(descriptor)
+    attributes[-1][termios.VSUSP] = NO_KEY
+    termios.tcsetattr(descriptor, termios.TCSANOW, attributes)

@@ -15,7 +15,7 @@ import pytest
 from controlplane.archive import export_log
 from tests.golden.stories import STORIES
 from tests.support.archived import LogCell
-from tests.support.commands import COMMAND, OURS, ROOT
+from tests.support.commands import COMMAND, OURS, ROOT, spawn
 
 PATIENCE_S = 20.0
 BREAKS = re.compile("\r*\n")
@@ -115,8 +115,8 @@ async def test_a_log_is_walked_through_with_keys(archive):
         screen.type("\x1b[C\x1b[C")
         assert "+ prod/w1 comes: ready" in await screen.shows("revision 3 of 26")
         assert "\x1b[32m" in screen.raw, "in colour"
-        screen.type("\x1b[F")
-        await screen.shows("revision 26 of 26")
+        screen.type("\x1a\x1b[F")
+        await screen.shows("revision 26 of 26")  # not stopped by Ctrl-Z
         screen.type("\x1bOD")
         await screen.shows("revision 25 of 26")
         screen.type("/expired\r")
@@ -155,3 +155,16 @@ async def test_a_terminal_that_cannot_be_drawn_on_is_refused(archive):
     async with terminal(*arguments, TERM="dumb") as screen:
         assert await screen.ends() == 64
         assert "TERM says that it has none" in screen.raw
+
+
+@pytest.mark.parametrize("arguments", ["tail --since 1", "stats", "verify"])
+async def test_whoever_stops_reading_ends_it_quietly(arguments, archive):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    where = ("--from-archive", archive)
+    process = await spawn("log", *arguments.split(), *where, stdout=write_end)
+    os.close(write_end)
+    async with asyncio.timeout(PATIENCE_S):
+        _, err = await process.communicate()
+    assert err == b""
+    assert process.returncode == 0
