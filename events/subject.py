@@ -115,7 +115,8 @@ def subject_of(event: AnyEvent) -> str:
 
     Raises `InvalidIdentityError` if it names what no subject can name.
     """
-    if isinstance(event, WorkerEvent):  # nearly all are one of these; a match costs more
+    # Nearly all are of a worker or a port, and a match costs more.
+    if isinstance(event, WorkerEvent):
         namespace, token = _namespace(event.namespace), encode_token(event.worker_id)
         return f"log.worker.{namespace}.{token}"
     if isinstance(event, PortEvent):

@@ -13,6 +13,7 @@ from events import (
     LoadThresholdsSet,
     ModelForgotten,
     ModelName,
+    Status,
     TrafficWeightSet,
     WorkerDeregistered,
     WorkerExpired,
@@ -91,10 +92,8 @@ def decide_worker(
 
 def _amended(state: FleetSoFar, event: AnyAmendment, current: Registration) -> Outcome:
     match event:
-        case WorkerStatusChanged(status=status):
-            if status is current.status:
-                return _THUS
-            return (WorkerPut(msgspec.structs.replace(current, status=status)),)
+        case WorkerStatusChanged():
+            return _restated(current, event.status)
         case WorkerUpdated():
             return _updated(current, event)
         case AdapterLoaded():
@@ -203,6 +202,12 @@ def _updated(current: Registration, event: WorkerUpdated) -> Outcome:
         "labels": event.labels,
     }
     return _changed(current, **{k: v for k, v in given.items() if v is not None})
+
+
+def _restated(current: Registration, status: Status) -> Outcome:
+    if status is current.status:
+        return _THUS
+    return (WorkerPut(msgspec.structs.replace(current, status=status)),)
 
 
 def _changed(current: Registration, **fields: object) -> Outcome:

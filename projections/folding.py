@@ -275,14 +275,15 @@ class Folding:
     def _follow(self, changes: tuple[FleetChange, ...]) -> None:
         """Note what a worker's change brings about: in sets, and of known names."""
         for change in changes:
-            if isinstance(change, KnownPut):
-                self._learnt.append(change)
-                self.known = self.known.set(change.name, change)
+            if isinstance(change, SetGone):
+                self._drop_set(change)
             elif isinstance(change, SetPut):
                 self._sets[change.key] = change
                 self.members(change.key).cohorts = change.cohorts
-            elif isinstance(change, SetGone):
-                self._drop_set(change)
+            else:
+                assert isinstance(change, KnownPut)  # noqa: S101 - there is no other
+                self._learnt.append(change)
+                self.known = self.known.set(change.name, change)
 
     def _drop_set(self, gone: SetGone) -> None:
         """Nobody is left in a WorkerSet."""

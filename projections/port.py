@@ -19,7 +19,7 @@ from . import digest
 PortKey: TypeAlias = tuple[Host, int]
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
+class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="held"):
     """A claim stands on the port."""
 
     host: Host
@@ -33,7 +33,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
     since: datetime
 
 
-class Resting(msgspec.Struct, frozen=True, kw_only=True, tag="resting"):
+class Resting(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="resting"):
     """The port was let go; it is free once the cool-down has passed."""
 
     host: Host
@@ -116,11 +116,12 @@ def decide_release(
 
     A port that no claim holds rests anew each time it is found unusable.
     """
-    match table.ports.get((event.host, event.port)):
-        case Held(claim_id=claim_id) if claim_id != event.claim_id:
+    before = table.ports.get((event.host, event.port))
+    if isinstance(before, Held):
+        if before.claim_id != event.claim_id:
             return None
-        case Resting() if event.cause != "unusable":
-            return None
+    elif isinstance(before, Resting) and event.cause != "unusable":
+        return None
     return Resting(
         host=event.host,
         port=event.port,
