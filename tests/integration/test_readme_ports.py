@@ -8,7 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from textwrap import indent
 
+import pytest
+
 import controlplane as cp
+from controlplane.broker import Outgoing
 from tests.support.commands import command
 from tests.support.servers import unique
 
@@ -89,6 +92,33 @@ async def test_the_worker_learns_that_it_is_over():
             _, complaint = await process.communicate()
     assert process.returncode == 1
     assert "IncarnationSupersededError" in complaint.decode().splitlines()[-1]
+
+
+async def test_a_port_that_nobody_can_read_is_freed_by_hand(shared_nats_server):
+    far = {"host": "10.0.0.7", "bind_check": False}
+    within = cp.PortRange(20003, 20004)
+    cell, settings = unique("readme"), cp.Settings(port_cooldown_s=0)
+    async with cp.connect(
+        shared_nats_server.url, cell=cell, settings=settings
+    ) as plane:
+        await plane.init()
+        subject = plane.names.absolute("log.port.10%2E0%2E0%2E7.20004")
+        poison = Outgoing(subject=subject, payload=b"{")
+        stored = await plane.broker.store(plane.names.log_stream, poison)
+        revision = stored.sequence
+        where = {"NATS_URL": shared_nats_server.url, "CP_CELL": cell}
+        asked = ("log", "tail", "--host", far["host"], "--type", "poison")
+        said = await command(*asked, "-o", "json", **where)
+        assert [one["revision"] for one in said.document] == [revision]
+        with pytest.raises(cp.PortsExhaustedError, match="1 unreadable; look") as full:
+            await plane.ports.claim(2, within, **far)
+        assert full.value.unreadable == 1
+        names = {"cp": cp, "plane": plane, "revision": revision}
+        exec(f"async def free():\n{indent(examples()[2], '    ')}", names)  # noqa: S102 - the README's own
+        await names["free"]()
+        assert list(await plane.ports.claim(2, within, **far)) == [20003, 20004]
+        with pytest.raises(cp.AppendConflictError):
+            await names["free"]()
 
 
 async def test_ports_without_a_worker_are_held_and_let_go(
