@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -91,7 +92,8 @@ def replay(
     }
     if as_seen_by is not None:
         _check_alone("--as-seen-by", given)
-        return run(lambda: show_as_seen_by(as_seen_by, moment, lens, options), options)
+        seen = partial(show_as_seen_by, as_seen_by, snapshots=not no_snapshot)
+        return run(lambda: seen(moment, lens, options), options)
     if step:
         _check_alone("--step", {**given, "--from-archive": False})
         return walk(moment, from_archive, lens, options)

@@ -17,6 +17,7 @@ from controlplane.playback import (
     PointInTime,
     RouterUnseenError,
     Sighting,
+    Starts,
     Testimony,
     recall,
     sighting_in,
@@ -40,10 +41,16 @@ NAMED_MAX: Final = 8
 
 
 async def show_as_seen_by(
-    router: str, until: PointInTime | None, lens: Lens, options: Listing
+    router: str,
+    until: PointInTime | None,
+    lens: Lens,
+    options: Listing,
+    *,
+    snapshots: bool,
 ) -> int:
     """Show the fleet that the router had then, beside what the log said."""
-    async with _sighted(router, until, options) as (_, history, found):
+    sighted = _sighted(router, until, options, snapshots=snapshots)
+    async with sighted as (_, history, found):
         with Progress() as progress:
             testimony = await recall(history, found, progress)
     _show(testimony, lens, options)
@@ -71,7 +78,7 @@ async def show_why_picked(
 
 @asynccontextmanager
 async def _sighted(
-    router: str, moment: Moment | None, options: Listing
+    router: str, moment: Moment | None, options: Listing, *, snapshots: bool = False
 ) -> AsyncIterator[tuple[Plane, LogHistory, Sighting]]:
     if isinstance(moment, Path):
         message = (
@@ -79,7 +86,8 @@ async def _sighted(
         )
         raise UsageError(message)
     async with opened(options) as plane:
-        history = await LogHistory.of(plane.log)
+        starts = Starts(plane.log, plane.broker) if snapshots else None
+        history = await LogHistory.of(plane.log, starts)
         at = await time_of(history, moment)
         reports = await _reports(plane, router)
         yield plane, history, await sighting_in(history, reports, at)

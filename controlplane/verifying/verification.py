@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from controlplane.broker import StreamState
 from controlplane.playback import History, Progress, whole_ends
 from events import Revision
 
@@ -26,9 +29,8 @@ async def verify(
             progress(judge.state.revision, last)
     judge.finish(last)
     findings = [*gathered.findings, *judge.findings]
-    missing = _missing(gathered, judge, last)
-    if missing is not None:
-        findings.append(missing)
+    if gathered.log is not None:
+        findings += _of_stream(gathered.log, history.log_id, judge, last)
     findings.sort(key=lambda one: (one.revision, not one.is_fork))
     return Verification(
         cell=history.cell,
@@ -48,14 +50,23 @@ async def verify(
     )
 
 
-def _missing(gathered: Gathered, judge: Judge, last: Revision) -> Finding | None:
-    """Whether fewer records were read than the broker says there are."""
-    if gathered.log is None or judge.records >= gathered.log.messages:
-        return None
-    return Finding(
-        what="incomplete",
-        who="the broker",
-        revision=last,
-        said=f"{gathered.log.messages} records",
-        found=f"only {judge.records} that can be read",
-    )
+def _of_stream(
+    state: StreamState, log_id: str | None, judge: Judge, last: Revision
+) -> Iterator[Finding]:
+    """What does not fit in what the broker says of the log itself."""
+    if not log_id:
+        yield Finding(
+            what="another_log",
+            who="every log that this version creates",
+            revision=last,
+            said="an identity in its stream's metadata",
+            found="none",
+        )
+    if judge.records < state.messages:
+        yield Finding(
+            what="incomplete",
+            who="the broker",
+            revision=last,
+            said=f"{state.messages} records",
+            found=f"only {judge.records} that can be read",
+        )

@@ -172,18 +172,29 @@ async def test_what_retention_trimmed_is_missed_by_nobody():
 
 
 async def test_records_that_the_broker_counts_and_nobody_reads_are_missed():
-    state = StreamState(
+    found = await verified(UPDATE, [], log=stream_of(LAST + 1))
+    assert [finding.what for finding in found.findings] == ["incomplete"]
+    assert found.verdict == "diverged"
+    assert (await verified(UPDATE, [], log=stream_of(LAST))).verdict == "whole"
+
+
+async def test_a_log_that_has_no_identity_is_none_of_ours():
+    history = OfLog(UPDATE)
+    history.log_id = ""
+    found = await verify(history, Gathered(log=stream_of(LAST)))
+    assert found.verdict == "forked"
+
+
+def stream_of(messages):
+    return StreamState(
         first_sequence=1,
         last_sequence=LAST,
-        messages=LAST + 1,
+        messages=messages,
         bytes=1,
         max_bytes=-1,
         metadata={},
         now=START,
     )
-    found = await verified(UPDATE, [], log=state)
-    assert [finding.what for finding in found.findings] == ["incomplete"]
-    assert found.verdict == "diverged"
 
 
 # ---- loss --------------------------------------------------------------------------
@@ -254,6 +265,12 @@ async def test_behind_a_hole_another_digest_proves_nothing():
     delta = found.counts["delta"]
     assert delta.unproven > 0
     assert delta.equal + delta.unproven == delta.said
+
+
+async def test_right_before_a_hole_a_divergence_is_one():
+    line = line_of(UPDATE[:9])
+    found = await verified(without(UPDATE, 10), [report_of(line, digest="f" * 32)])
+    assert [finding.what for finding in found.findings] == ["digest"]
 
 
 async def test_before_a_hole_a_divergence_is_one():

@@ -102,6 +102,13 @@ async def test_between_two_reports_it_got_no_further_than_the_log():
     assert found.log.revision == 4
 
 
+async def test_a_router_was_never_behind_what_it_had_reported():
+    """Also where the broker's clock stepped back between two records."""
+    found = await why([kept(5, 4)], 20.5)
+    assert (found.had.revision, found.at_most.revision) == (4, 4)
+    assert found.log.revision == 3
+
+
 async def test_nobody_knew_of_a_death_that_the_lease_had_not_shown_yet():
     """The expiry comes later and says since when the worker was silent."""
     record = STORY[2]
