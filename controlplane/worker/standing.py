@@ -96,7 +96,10 @@ def judge(
     if current is None:
         return vacant
     if current in ours and said is not None:
-        return Over() if ended else Standing(current, said, registered)
+        if not ended:
+            return Standing(current, said, registered)
+        # An earlier life of ours ended here; the log lost that the newest began.
+        return Over() if current == newest else vacant
     if were_here or (not ended and current > newest):
         return Superseded(current)
     return vacant

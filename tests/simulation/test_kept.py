@@ -16,8 +16,10 @@ from controlplane.router import core as router_core
 from controlplane.router.replica import Replica
 from controlplane.router.syncing import Syncing
 from controlplane.viewfeed import ViewFeed
+from controlplane.worker import standing
 from controlplane.worker.performing import Performer
-from events import subject_of
+from controlplane.worker.standing import Vacant
+from events import WorkerRegistered, subject_of
 from projections import LeaseBook, lease
 from tests.simulation.ending import Ending
 from tests.simulation.mutating import Everywhere, Make, Patch, always, constant
@@ -158,6 +160,21 @@ def _with_its_own_anomalies(not_below: Any) -> Any:
     return kept
 
 
+def _end_of_any_life(judge: Any) -> Any:
+    """Whichever life of ours ended last on the subject, it was the newest."""
+
+    def judged(records: Any, *, ours: Any, newest: Any, before: Any) -> Any:
+        records = tuple(records)
+        events = [record.event for record in records]
+        began = [e.incarnation for e in events if isinstance(e, WorkerRegistered)]
+        last = began[-1] if began and began[-1] in ours else newest
+        over = judge(records, ours=ours, newest=last, before=before)
+        kept = judge(records, ours=ours, newest=newest, before=before)
+        return over if isinstance(kept, Vacant) else kept
+
+    return judged
+
+
 UNMENDED = {
     "snapshot-outrun": Patch(Core, "view_misses", _from_the_beginning),
     "snapshot-gone": Patch(Core, "snapshot_found", always([])),
@@ -178,6 +195,7 @@ UNMENDED = {
     "blind-before": Patch(LeaseBook, "canary_returned", _all_the_blindness),
     "synced-amid": Patch(Syncing, "_is_held", _end_asked_last),
     "claims-stayed": Patch(Inquiry, "claimed_here", _yes),
+    "next-life-lost": Everywhere(standing.judge, _end_of_any_life),
     "followed-at-the-end": Patch(Ending, "_may_not_know", always(value=False)),
     "told-anomalies": Patch(router_core.Core, "_not_below", _with_its_own_anomalies),
 }
