@@ -28,6 +28,7 @@ def test_a_life_that_is_there_stands_and_another_s_supersedes():
     found = verdict(registered("w1"), registered("w1", life=2))
     assert isinstance(found, Standing)
     assert found.incarnation == SECOND
-    assert verdict(registered("w1", life=2), newest=FIRST, ours=(FIRST,)) == Superseded(
-        SECOND
+    taken = verdict(
+        registered("w1"), registered("w1", life=2), newest=FIRST, ours=(FIRST,)
     )
+    assert taken == Superseded(SECOND)
