@@ -15,7 +15,14 @@ from rich.table import Table
 from tests.bench.figures import Figure
 
 BENCHES = (
-    *("bench_fold", "bench_archive", "bench_router", "bench_picks", "bench_beats"),
+    *(
+        "bench_fold",
+        "bench_archive",
+        "bench_replay",
+        "bench_router",
+        "bench_picks",
+        "bench_beats",
+    ),
     "bench_ports",
 )
 
