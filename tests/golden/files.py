@@ -76,11 +76,16 @@ def meaning(records: list[Record]) -> bytes:
     document = {
         "fold_version": FOLD_VERSION,
         "digests": digests,
-        "anomalies": msgspec.to_builtins(state.anomalies, order="deterministic"),
-        "lives": [msgspec.to_builtins(v) for _, v in sorted(state.lives.items())],
+        "anomalies": _plain(state.anomalies),
+        "lives": [_plain(life) for _, life in sorted(state.lives.items())],
         "view": PlaneState(state).fleet.document(),
     }
     return json.dumps(document, indent=1, sort_keys=True, default=sorted).encode()
+
+
+def _plain(value: Any) -> Any:
+    """As plain data; sets in order, whatever the hash seed."""
+    return msgspec.to_builtins(value, order="deterministic")
 
 
 def snapshot_bytes(records: list[Record]) -> bytes:

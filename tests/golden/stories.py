@@ -163,8 +163,127 @@ def drain_orders() -> Story:
     )
 
 
+def mass_expiry() -> Story:
+    """A rack falls silent: most of a fleet expires, some come back, one is a zombie."""
+    gone = ("a1", "a2", "a3", "a4", "b1")
+    arrivals = [
+        step
+        for number, worker in enumerate((*gone, "b2", "c1"))
+        for step in (
+            claimed(worker, 20000 + 4 * number, 4, reason="nixl_side_channel"),
+            starting(worker, card=C1 if worker < "c" else C2, labels={"rack": "r1"}),
+            ready(worker),
+        )
+    ]
+    expiries = [
+        step
+        for number, worker in enumerate(gone)
+        for step in (
+            expired(worker, silent_for_s=12.5 + number),
+            released(20000 + 4 * number, 4, cause="expired"),
+        )
+    ]
+    return given(
+        *arrivals,
+        loaded("a1", "sql-lora"),
+        held("a2", reason="noisy"),
+        silent_for(s=30),
+        *expiries,
+        claimed("d1", 20000, 4),
+        # What is said of ended lives changes nothing.
+        status("a3", Status.DRAINING, life=1),
+        deregistered("a4", life=1),
+        expired("a4", life=1),
+        claimed("a1", 20000, 2, life=2),
+        claimed("a2", 20004, 4, life=2),
+        registered("a2", labels={"rack": "r2"}),
+        registered("a4", card=C2),
+        deregistered("b2"),
+        released(20020, 4),
+        registered("a3", card=C1),
+        resumed("a2"),
+    )
+
+
+def prefill_loss() -> Story:
+    """Decode workers of two namespaces lose what they need, and get it back."""
+    decode = {"role": Role.DECODE, "component": "decoder", "card": C2}
+    prefill = {"role": Role.PREFILL, "component": "prefiller"}
+    encode = {"role": Role.ENCODE, "component": "encoder"}
+    second = {"namespace": "prod-v2"}
+    either = [[Role.PREFILL], [Role.PREFILL, Role.ENCODE]]
+    return given(
+        registered("d1", **decode, needs=[[Role.PREFILL]]),
+        registered("d2", **decode, needs=[[Role.PREFILL]], adapters=("sql-lora",)),
+        registered("p1", **prefill),
+        registered("p2", **prefill),
+        registered("d1", **decode, needs=either, **second),
+        starting("p1", **prefill, **second),
+        registered("e1", **encode, **second),
+        ready("p1", **second),
+        draining("p2"),
+        silent_for(s=15),
+        expired("p1"),
+        held("p1", reason="looked at", **second),
+        deregistered("p2"),
+        deregistered("e1", **second),
+        resumed("p1", **second),
+        registered("d3", role=Role.DECODE, component="decoder", card=C1),
+        registered("p3", **prefill),
+        weighted(0.0, namespace="prod"),
+        registered("g1", namespace="prod-v3"),
+        weighted(0.5, namespace="prod", reason="back"),
+        expired("p1", **second),
+        registered("p1", **prefill),
+        updated("p1", labels={"zone": "a"}),
+        deregistered("d1"),
+        deregistered("d2"),
+    )
+
+
+def port_churn() -> Story:
+    """Blocks of two hosts change hands, in every way and against every rule."""
+    other = {"host": "fd00::2"}
+    return given(
+        claimed("w1", 20000, 8, claim="first", reason="nixl_side_channel"),
+        claimed("w1", 20000, 8, claim="first"),
+        claimed("w2", 20004, 8, claim="second"),
+        claimed("w3", 20000, 4, **other, namespace="staging"),
+        registered("w1", address="http://10.0.0.1:20000"),
+        released(20000, 8, claim="second"),
+        released(20002, 2, claim="first"),
+        released(20002, claim="first"),
+        released(20004, cause="unusable", claim="first"),
+        released(20300, cause="unusable"),
+        claimed("w4", 20002, 2, lease_ttl_s=30),
+        poison("log.port.10%2E0%2E0%2E1.20003", b"?"),
+        poison("log.port.10%2E0%2E0%2E1.20200", b'{"type":"port_claimed.v9"}'),
+        claimed("w5", 20200),
+        released(20200),
+        silent_for(s=12),
+        expired("w1"),
+        released(20000, 2, cause="expired", claim="first"),
+        released(20005, 3, cause="expired", claim="first"),
+        claimed("w1", 20000, 2, life=2, claim="again"),
+        claimed("w1", 20005, 3, life=2, claim="again"),
+        registered("w1", address="http://10.0.0.1:20000"),
+        claimed("w1", 20000, 8, life=1, claim="first"),
+        expired("w4"),
+        released(20002, 2, cause="expired"),
+        expired("w3", namespace="staging"),
+        released(20000, 4, **other, cause="expired"),
+        claimed("w6", 20000, 1, **other),
+        deregistered("w1"),
+        released(20000, 2, claim="again"),
+        released(20005, 3, claim="again"),
+    )
+
+
 STORIES = {
     "rolling_update": rolling_update,
     "poison": with_poison,
     "drain_orders": drain_orders,
+    "mass_expiry": mass_expiry,
+    "prefill_loss": prefill_loss,
+    "port_churn": port_churn,
 }
