@@ -76,7 +76,7 @@ def _condition(found: Sighting) -> str:
         return "stopped"
     if found.said.epoch is None:
         return "without any view yet"
-    if found.out_of_contact:
+    if found.was_cut_off:
         return f"out of contact, {stale}"
     if found.silent:
         return f"silent for {found.report_age_s:.0f} s, {stale}"
@@ -84,7 +84,7 @@ def _condition(found: Sighting) -> str:
 
 
 def _style(found: Sighting) -> str:
-    odd = found.stopped or found.silent or found.out_of_contact
+    odd = found.stopped or found.silent or found.was_cut_off
     return BAD if odd or found.said.epoch is None else ""
 
 
@@ -146,7 +146,7 @@ def _why(why: WhyPicked) -> str:
     found, log = why.sighting, why.log
     if log.state != "routable":
         since = "" if log.since is None else f" since revision {log.since}"
-        lost = ", without contact" if found.out_of_contact else ""
+        lost = ", without contact" if found.was_cut_off else ""
         return (
             f"it still had revision {why.had.revision}{lost}, where the worker was "
             f"routable; in the log it was {_STATES[log.state]}{since}"

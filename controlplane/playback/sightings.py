@@ -1,8 +1,9 @@
 """What a router saw at a moment: by what it reported before it and after. Pure.
 
 Times are the broker's: that of storing, for a router's clock may say anything. Only
-what a router reported while it had no contact is stored later than it was said; of that
-the router's clock tells how long before the report with which contact came back.
+what a router reported while it had no contact, noticed or not, is stored later than it
+was said; of that the router's clock tells how long before the report with which contact
+came back.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from projections import WorkerKey
 
 CONTACT_LOST: Final = "contact lost"
 STOPPED: Final = "stopped"
+RESYNC: Final = "resync"
+HEARD_OF_S: Final = 3.0
+"""A router hears of the leader each second; who did not for so long hears nothing."""
 REGULARLY_S: Final = 10.0
 """A router reports at least so often…"""
 SILENT_S: Final = 2.5 * REGULARLY_S
@@ -74,6 +78,14 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
         return self.report.reason == CONTACT_LOST
 
     @property
+    def was_cut_off(self) -> bool:
+        """Whether it heard of nothing more until its next report, or not so far."""
+        if self.out_of_contact:
+            return True
+        resynced = self.next is None or self.next.reason.startswith(RESYNC)
+        return self.said.stale_for_s > HEARD_OF_S and resynced
+
+    @property
     def stale(self) -> tuple[float, bool]:
         """Seconds since it was known to have all there is; False: no more than that."""
         before = self.said.stale_for_s + self.report_age_s
@@ -81,7 +93,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
             fresh_at = self.next_at - timedelta(seconds=self.next.presence.stale_for_s)
             if fresh_at <= self.at:
                 return min(before, (self.at - fresh_at).total_seconds()), True
-        return before, self.out_of_contact
+        return before, self.was_cut_off
 
     def revision_at_most(self, log_then: Revision) -> Revision:
         """How far it may have been at the moment, when the log was at ``log_then``.
@@ -89,7 +101,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
         It was at least where it reported to be.
         """
         low = self.said.revision
-        if self.out_of_contact or self.stopped:
+        if self.was_cut_off or self.stopped:
             return low
         after = self.next
         if after is not None and after.presence.epoch == self.said.epoch:
@@ -163,7 +175,7 @@ def said_at(reports: Sequence[KeptReport]) -> list[datetime]:
     times = [kept.stored_at for kept in reports]
     place = 0
     while place < len(reports):
-        if reports[place].report.reason != CONTACT_LOST:
+        if not _may_be_late(reports, place):
             place += 1
             continue
         end = _held_back(reports, place)
@@ -176,6 +188,20 @@ def said_at(reports: Sequence[KeptReport]) -> list[datetime]:
                 times[held] = max(times[held], times[held - 1])
         place = end
     return times
+
+
+def _may_be_late(reports: Sequence[KeptReport], place: int) -> bool:
+    """Whether a report may have been stored later than it was made.
+
+    It says that there was no contact; or nothing was stored before for longer than a
+    router is ever silent, which happens when it did not notice that there was none.
+    """
+    if reports[place].report.reason == CONTACT_LOST:
+        return True
+    if place == 0:
+        return False
+    gap = reports[place].stored_at - reports[place - 1].stored_at
+    return gap.total_seconds() > REGULARLY_S + HELD_BACK.total_seconds()
 
 
 def _held_back(reports: Sequence[KeptReport], lost: int) -> int:

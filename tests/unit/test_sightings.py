@@ -84,6 +84,24 @@ def test_a_resync_that_comes_a_little_later_tells_as_well():
     assert seconds(reports) == [0, 4, 65]
 
 
+def test_what_was_made_before_anybody_noticed_is_dated_back_too():
+    """Nothing got through, and the connection did not break."""
+    reports = [kept(0), kept(60, made_s=10), kept(60.1, "resync: gap"), kept(70)]
+    assert seconds(reports) == pytest.approx([0, 10.1, 60.1, 70], abs=0.2)
+
+
+def test_a_clock_that_jumps_while_reports_come_regularly_moves_none():
+    """S19."""
+    reports = [
+        kept(0),
+        kept(10),
+        kept(20, clock_off_s=600),
+        kept(30, clock_off_s=600),
+        kept(40, clock_off_s=-600),
+    ]
+    assert seconds(reports) == [0, 10, 20, 30, 40]
+
+
 def test_contact_that_is_lost_and_told_at_once_is_told_when_it_is_stored():
     assert seconds([kept(0), kept(5, "contact lost")]) == [0, 5]
     later = [kept(0), kept(5, "contact lost"), kept(300, "resync: gap")]
@@ -122,6 +140,17 @@ def test_without_contact_a_picture_only_gets_older():
     found = sighting(reports, after(63))
     assert found.stale == (61.0, True)
     assert found.out_of_contact
+
+
+def test_who_heard_nothing_for_long_stayed_where_it_was_until_it_resynced():
+    reports = [kept(0), kept(10, stale_for_s=9.0), kept(60, "resync: gap", revision=99)]
+    found = sighting(reports, after(40))
+    assert found.was_cut_off
+    assert found.stale == (39.0, True)
+    assert found.revision_at_most(99) == 10
+    assert sighting(reports[:2], after(15)).was_cut_off
+    followed = [*reports[:2], kept(20, revision=99)]
+    assert not sighting(followed, after(15)).was_cut_off
 
 
 def test_silence_is_not_a_goodbye():
