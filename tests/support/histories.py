@@ -39,6 +39,7 @@ class StoryHistory:
         )
 
     async def start(self, end):
+        del end
         return None
 
     async def at(self, revision):
