@@ -39,8 +39,8 @@ class StoryHistory:
         )
 
     async def start(self, end):
+        """There is no snapshot."""
         del end
-        return None
 
     async def at(self, revision):
         found = (r for r in self.records if r.revision == revision)
