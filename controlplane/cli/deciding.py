@@ -40,6 +40,7 @@ from .opening import opened
 from .options import DECIDING, Deciding, Listing
 from .printing import print_document, print_lines
 from .running import run
+from .whole import Whole
 
 
 def author_of(options: Deciding) -> str:
@@ -223,8 +224,8 @@ def thresholds(
     /,
     *,
     busy_kv_usage: float | None = None,
-    busy_running: int | None = None,
-    busy_waiting: int | None = None,
+    busy_running: Whole | None = None,
+    busy_waiting: Whole | None = None,
     none: bool = False,
     options: Deciding = DECIDING,
 ) -> int:

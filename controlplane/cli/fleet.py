@@ -29,9 +29,10 @@ from .tables import (
     view_footer,
     workers_table,
 )
+from .whole import Whole
 
 Count = Annotated[
-    int, Parameter(name=("--count", "-n"), validator=validators.Number(gte=1))
+    Whole, Parameter(name=("--count", "-n"), validator=validators.Number(gte=1))
 ]
 RoleName = Literal["aggregated", "prefill", "decode", "encode"]
 

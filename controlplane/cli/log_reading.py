@@ -33,10 +33,11 @@ from .progress import Progress
 from .record_lines import record_lines
 from .records import LogLines, record_document
 from .running import run
+from .whole import Whole
 
 LINES: Final = 20
 Lines = Annotated[
-    int | None, Parameter(name=("--lines", "-n"), validator=validators.Number(gte=0))
+    Whole | None, Parameter(name=("--lines", "-n"), validator=validators.Number(gte=0))
 ]
 Types = Annotated[tuple[str, ...], Parameter(name="--type", consume_multiple=False)]
 _Span: TypeAlias = tuple[PointInTime | None, PointInTime | None]

@@ -21,13 +21,14 @@ from .opening import check_complete, connected
 from .options import CONNECTING, IN_CELL, Connecting, InCell
 from .printing import print_lines
 from .running import run
+from .whole import Whole
 
 _log = get_logger("cli")
 DEFAULT_PORT: Final = 4222
 DEFAULT_STORE: Final = Path("controlplane-data")
 WATCH_SERVER_S: Final = 0.5
 
-Port = Annotated[int | None, Parameter(validator=validators.Number(gte=0, lte=65535))]
+Port = Annotated[Whole | None, Parameter(validator=validators.Number(gte=0, lte=65535))]
 Replicas = Literal[1, 3, 5]
 
 

@@ -19,12 +19,13 @@ from projections import DEFAULT_RANGE, PortRange, Want
 from .exits import from_arguments
 from .options import CONNECTING, Connecting
 from .running import run as run_command
+from .whole import Whole
 
 RoleName = Literal["aggregated", "prefill", "decode", "encode"]
 Many = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]
 Seconds = Annotated[float, Parameter(validator=validators.Number(gte=0, lte=1e9))]
 Positive = Annotated[float, Parameter(validator=validators.Number(gt=0, lte=1e9))]
-Times = Annotated[int, Parameter(validator=validators.Number(gte=1))]
+Times = Annotated[Whole, Parameter(validator=validators.Number(gte=1))]
 EXTRA: Final = "extra."
 _T = TypeVar("_T", ModelCard, Capacity)
 _ENGINE: Final = Parameter(name="*", group="Worker")

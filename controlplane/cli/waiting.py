@@ -17,10 +17,11 @@ from .options import LISTING, Listing
 from .printing import print_document, print_lines
 from .running import run
 from .tables import wait_line
+from .whole import Whole
 
 Seconds = Annotated[float, Parameter(validator=validators.Number(gte=0))]
-WholeNumber = Annotated[int, Parameter(validator=validators.Number(gte=0))]
-Least = Annotated[int, Parameter(validator=validators.Number(gte=1))]
+WholeNumber = Annotated[Whole, Parameter(validator=validators.Number(gte=0))]
+Least = Annotated[Whole, Parameter(validator=validators.Number(gte=1))]
 RoleName = Literal["aggregated", "prefill", "decode", "encode"]
 Routers = Literal["all"] | int
 
