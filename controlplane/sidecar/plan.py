@@ -92,3 +92,8 @@ def _check_url(field: str, url: str, known: tuple[str, ...]) -> None:
         usable = False
     if not usable or not filled.isascii() or any(c.isspace() for c in filled):
         raise SettingsError(field=field, value=url, rule=rule)
+    who, at, _ = split.netloc.rpartition("@")
+    if at:
+        # They would not be sent, and an engine's 401 says nothing of that.
+        rule = "a URL without user and password: they are not sent"
+        raise SettingsError(field=field, value=url.replace(who, "***"), rule=rule)
