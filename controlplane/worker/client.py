@@ -100,7 +100,7 @@ class WorkerHandle(Lifetime, Speaking):
         """
         super().__init__()
         self._wants: Final = wants_of(ports)
-        self._spec: Final = resolve(spec, environ=environ, generated=new_uuid7())
+        self._spec = resolve(spec, environ=environ, generated=new_uuid7())
         hands = hands_for(
             self._wants, claiming, log, self._spec, host=host, bind_check=bind_check
         )
@@ -122,8 +122,7 @@ class WorkerHandle(Lifetime, Speaking):
         self._patience: Final = Patience(broker, settings, self._in_doubt)
         self._notices: Final = NoticeBox()
         self._loads = LoadReporter(broker, settings.load_every_s)
-        self.drain_requested: Final = asyncio.Event()
-        """Set when an operator asked this worker to drain."""
+        self.drain_requested = asyncio.Event()
 
     # ---- who it is -------------------------------------------------------------
     @property

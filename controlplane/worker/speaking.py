@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from controlplane.loads import checked_load
@@ -18,13 +19,25 @@ from events import (
 
 from .reporting import LoadReporter
 from .signals import Command, LoadAdapter, SetStatus, UnloadAdapter, Update
-from .spec import check_adapter, checked_capacity, checked_labels
+from .spec import (
+    ResolvedSpec,
+    check_adapter,
+    check_adapter_of,
+    checked_capacity,
+    checked_labels,
+)
 
 
 class Speaking:
     """The commands of a worker's handle, which carries them out."""
 
     _loads: LoadReporter
+    _spec: ResolvedSpec
+    drain_requested: asyncio.Event
+    """Set when an operator asked this worker to drain, until it did and is ready again.
+
+    An order that comes while it starts is not lost by its getting ready.
+    """
 
     async def _command(self, given: Command) -> Revision:
         raise NotImplementedError
@@ -32,6 +45,11 @@ class Speaking:
     @property
     def incarnation(self) -> Incarnation:
         """The life it is in."""
+        raise NotImplementedError
+
+    @property
+    def status(self) -> Status:
+        """The status that is wanted."""
         raise NotImplementedError
 
     async def ready(self) -> Revision:
@@ -45,9 +63,13 @@ class Speaking:
         ``settings.connect_timeout_s`` without a broker, and in doubt (sent, but no
         answer) `AppendOutcomeUnknownError` after ``settings.append_timeout_s``. What
         was wanted is kept and said when the log is back. The error that ended the
-        worker ends them too.
+        worker ends them too. Ready again after draining, it has done what it was asked:
+        `drain_requested` is cleared, and the next order sets it.
         """
         given = SetStatus(check_status(status), check_reason(reason))
+        was_draining = self.status in (Status.DRAINING, Status.DRAINED)
+        if was_draining and given.status in (Status.STARTING, Status.READY):
+            self.drain_requested.clear()
         return await self._command(given)
 
     async def update(
@@ -65,8 +87,12 @@ class Speaking:
         return await self._command(given)
 
     async def load_adapter(self, adapter: ModelName) -> Revision:
-        """Say that it serves an adapter; nothing if it does already."""
-        return await self._command(LoadAdapter(check_adapter(adapter)))
+        """Say that it serves an adapter; nothing if it does already.
+
+        Raises `InvalidIdentityError` also for the name of its own model.
+        """
+        given = LoadAdapter(check_adapter_of(self._spec.model, adapter))
+        return await self._command(given)
 
     async def unload_adapter(self, adapter: ModelName) -> Revision:
         """Say that it serves an adapter no more; nothing if it does not."""

@@ -33,8 +33,11 @@ from events import (
 from .addressing import check_address_with_names
 
 DOCUMENT_BYTES_MAX: Final = 64 * 1024
+MAY_BE_NONE: Final = frozenset({"max_loras", "max_lora_rank", "total_kv_blocks"})
+"""Of these 0 says something: no adapters, no KV cache. Other counts begin at 1."""
 
 _T = TypeVar("_T")
+_Counts = TypeVar("_Counts", ModelCard, Capacity)
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +82,10 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
         checked_card(self.card)
         checked_capacity(self.capacity)
         self._keep("capabilities", _names("capabilities", self.capabilities))
-        self._keep("adapters", _names("adapters", self.adapters, check_adapter))
+        adapters = _names("adapters", self.adapters, check_adapter)
+        for adapter in adapters:
+            check_adapter_of(self.model, adapter)
+        self._keep("adapters", adapters)
         self._keep("labels", checked_labels(self.labels))
         self._keep("lease_ttl_s", check_lease_ttl_s(self.lease_ttl_s))
         self._keep("status", check_status(self.status))
@@ -113,6 +119,17 @@ def check_adapter(value: str) -> ModelName:
     return check_model(value, "adapter")
 
 
+def check_adapter_of(model: ModelName, adapter: ModelName) -> ModelName:
+    """Return ``adapter`` if a worker of ``model`` may load it, else raise.
+
+    Two things of one name could not be told apart by whoever asks for it.
+    """
+    if check_adapter(adapter) == model:
+        rule = "another name than its model's"
+        raise InvalidIdentityError(field="adapter", value=adapter, rule=rule)
+    return adapter
+
+
 def checked_needs(value: Collection[Collection[Role | str]]) -> Needs:
     """``value`` as alternatives of roles, else raise."""
     try:
@@ -131,13 +148,27 @@ def checked_labels(value: Mapping[str, str]) -> dict[str, str]:
 
 
 def checked_card(value: ModelCard) -> ModelCard:
-    """Return ``value`` if each of its fields has its type, else raise."""
-    return _document("card", value, ModelCard)
+    """Return ``value`` if each of its fields has its type and range, else raise."""
+    return _counting("card", _document("card", value, ModelCard))
 
 
 def checked_capacity(value: Capacity) -> Capacity:
-    """Return ``value`` if each of its fields has its type, else raise."""
-    return _document("capacity", value, Capacity)
+    """Return ``value`` if each of its fields has its type and range, else raise."""
+    return _counting("capacity", _document("capacity", value, Capacity))
+
+
+def _counting(field: str, value: _Counts) -> _Counts:
+    """Return ``value`` if its numbers can be counts.
+
+    Folds take what older logs say; here is where it is said.
+    """
+    for name in value.__struct_fields__:
+        count = getattr(value, name)
+        least = 0 if name in MAY_BE_NONE else 1
+        if isinstance(count, int) and count < least:
+            rule = f"{least} or more"
+            raise InvalidIdentityError(field=f"{field} {name}", value=count, rule=rule)
+    return value
 
 
 def _document(field: str, value: _T, kind: type[_T]) -> _T:

@@ -93,6 +93,20 @@ async def test_no_router_picks_who_drains_and_its_deletion_waits_for_it():
         assert gone == cp.DrainResult(safe_to_delete=True, state="gone")
 
 
+async def test_who_drained_and_is_ready_again_can_be_asked_again():
+    async with cp.local() as plane, plane.worker(spec("w1", status="starting")) as w1:
+        for _ in range(2):
+            await plane.request_drain("prod", "w1")
+            await asyncio.wait_for(w1.drain_requested.wait(), 5)
+            await w1.ready()
+            assert w1.drain_requested.is_set()  # it got ready, and has not drained
+            await w1.drain()
+            await w1.drained()
+            await plane.resume("prod", "w1")
+            await w1.ready()
+            assert not w1.drain_requested.is_set()
+
+
 async def test_a_hold_takes_back_the_request_but_not_the_traffic():
     async with cp.local() as plane, plane.view() as view:
         await plane.request_drain("prod", "w1", "early")

@@ -28,7 +28,7 @@ from events import (
 from tests.support.reading import receive
 from tests.support.servers import frozen
 from tests.support.waiting import eventually
-from tests.support.workers import worker_cell
+from tests.support.workers import MODEL, worker_cell
 
 
 @pytest.fixture
@@ -123,7 +123,9 @@ async def test_what_is_so_already_is_not_said_again(cell):
         lambda w: w.update(labels={"a": 1}),
         lambda w: w.update(address="nowhere"),
         lambda w: w.update(capacity=Capacity(max_num_seqs="8")),
+        lambda w: w.update(capacity=Capacity(max_num_seqs=-8)),
         lambda w: w.load_adapter("*"),
+        lambda w: w.load_adapter(MODEL),
         lambda w: w.unload_adapter(""),
     ],
 )

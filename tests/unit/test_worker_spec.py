@@ -48,6 +48,17 @@ REFUSED = {
     "card large": ("card", {"card": ModelCard(extra={"a": "x" * 70_000})}),
     "capacity mapping": ("capacity", {"capacity": {"max_num_seqs": 1}}),
     "capacity field": ("capacity", {"capacity": Capacity(max_num_seqs=1.5)}),
+    "card negative": ("card kv_block_size", {"card": ModelCard(kv_block_size=-1)}),
+    "card zero": ("card context_length", {"card": ModelCard(context_length=0)}),
+    "card loras": ("card max_loras", {"card": ModelCard(max_loras=-1)}),
+    "capacity negative": (
+        "capacity max_num_seqs",
+        {"capacity": Capacity(max_num_seqs=-5)},
+    ),
+    "capacity zero": (
+        "capacity data_parallel_size",
+        {"capacity": Capacity(data_parallel_size=0)},
+    ),
     "capacity large": ("capacity", {"capacity": Capacity(max_num_seqs=2**64)}),
     "capabilities text": ("capabilities", {"capabilities": "chat"}),
     "capabilities empty": ("capability", {"capabilities": [""]}),
@@ -55,6 +66,7 @@ REFUSED = {
     "adapters text": ("adapters", {"adapters": "lora"}),
     "adapters of all": ("adapter", {"adapters": ["*"]}),
     "adapters number": ("adapter", {"adapters": [1]}),
+    "adapters the model": ("adapter", {"adapters": ["lora", "llama"]}),
     "labels list": ("labels", {"labels": [("a", "b")]}),
     "labels many": ("labels", {"labels": {str(i): "" for i in range(65)}}),
     "labels key": ("labels key", {"labels": {"": "x"}}),
@@ -94,6 +106,15 @@ def test_text_and_lists_become_their_one_form():
     assert spec.capabilities == ("chat", "tools")
     assert spec.adapters == ("b", "a")
     assert isinstance(spec.lease_ttl_s, float)
+
+
+def test_a_count_of_nothing_is_said_where_it_means_something():
+    spec = WorkerSpec(
+        **GOOD,
+        card=ModelCard(max_loras=0, max_lora_rank=0, kv_block_size=1),
+        capacity=Capacity(total_kv_blocks=0, max_num_seqs=1),
+    )
+    assert (spec.card.max_loras, spec.capacity.total_kv_blocks) == (0, 0)
 
 
 def test_labels_are_a_copy():
