@@ -3,8 +3,18 @@
 from hypothesis import given as examples
 from hypothesis import strategies as st
 
-from events import ModelCard, Role
-from projections import FoldState, Position, encode_snapshot, evolve, fold_all, take
+from events import EVENT_TYPES, ModelCard, Role
+from projections import (
+    Folding,
+    FoldState,
+    Position,
+    decode_snapshot,
+    encode_snapshot,
+    evolve,
+    fold_all,
+    restore,
+    take,
+)
 from projections.delta import Epoch
 from tests.property.invariants import check_state
 from tests.property.logs import logs
@@ -52,6 +62,37 @@ def test_many_records_at_once_are_the_same_as_one_by_one(log, data):
     check_state(at_once)
     assert at_once == states[end]
     assert encode_snapshot(take(states[start], PLACE)) == before, "it stays as it was"
+
+
+@examples(logs() | CROWDS.map(lambda steps: given(*steps)), st.data())
+def test_pieces_of_any_size_with_snapshots_between_are_the_whole(log, data):
+    places = data.draw(st.lists(st.integers(0, len(log)), max_size=8), "cuts")
+    restored = data.draw(st.sets(st.integers(0, len(places))), "restored after")
+    whole, state, start = fold_all(FoldState(), log), FoldState(), 0
+    for number, end in enumerate([*sorted(places), len(log)]):
+        state = fold_all(state, log[start:end])
+        if number in restored:
+            payload = encode_snapshot(take(state, PLACE))
+            state = restore(decode_snapshot(payload), frozenset(EVENT_TYPES))
+        start = end
+    assert state == whole
+    assert state.fleet_state.digest == whole.fleet_state.digest
+    assert state.ports.digest == whole.ports.digest
+    assert encode_snapshot(take(state, PLACE)) == encode_snapshot(take(whole, PLACE))
+
+
+@examples(CROWDS)
+def test_what_came_and_went_leaves_nothing_behind(steps):
+    """The memory of a long fold is bounded by what is there, not by the log."""
+    folding = Folding(FoldState())
+    for record in given(*steps):
+        folding.add(record)
+    workers, standing = set(folding._workers), set(folding._standing)
+    sets, lives = set(folding._sets), set(folding._lives._now)
+    state = folding.settled()
+    assert workers == set(state.fleet_state.workers)
+    assert lives == set(state.lives)
+    assert sets == standing == {w.set_key for w in state.fleet_state.workers.values()}
 
 
 @examples(CROWDS)
