@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Final
+from typing import Final, TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -82,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     to do something about it. With ``--debug`` the traceback comes first.
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
+    _open_what_was_closed()
     _replace_what_no_terminal_can_show()
     try:
         code = _dispatch(tokens)
@@ -117,13 +118,32 @@ def _explain(error: BaseException, *, debug: bool) -> int:
         said = sentence(error)
         if usage:
             said = f"{said.rstrip('.')}; see: {_help(error)}"
-        sys.stderr.write(f"controlplane: {said}\n")
+        _say(f"controlplane: {said}\n")
+    if isinstance(error, OSError):
+        _close_quietly()  # what could not be written is not tried again at the exit
     return USAGE if isinstance(error, CycloptsError) else exit_code(error)
+
+
+def _say(line: str) -> None:
+    """Write to stderr; where even that is full, the code says it."""
+    try:
+        sys.stderr.write(line)
+        sys.stderr.flush()
+    except OSError:
+        _close_quietly(sys.stderr)
 
 
 def _help(error: BaseException) -> str:
     chain = error.command_chain if isinstance(error, CycloptsError) else None
     return " ".join(("controlplane", *(chain or ()), "--help"))
+
+
+def _open_what_was_closed() -> None:
+    """Started with ``>&-`` there is no stdout: as with /dev/null, nobody reads it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - for as long as the process runs
+            setattr(sys, name, nowhere)
 
 
 def _replace_what_no_terminal_can_show() -> None:
@@ -134,8 +154,8 @@ def _replace_what_no_terminal_can_show() -> None:
             reconfigure(errors="backslashreplace")
 
 
-def _close_quietly() -> None:
-    """Nobody reads any more: let the interpreter's last flush go nowhere."""
+def _close_quietly(stream: TextIO | None = None) -> None:
+    """Nobody reads (stdout, else ``stream``): let the last flush go nowhere."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, (stream or sys.stdout).fileno())
     os.close(nowhere)

@@ -117,6 +117,7 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (PortsExhaustedError, TRY_AGAIN),
     (SequenceGapError, TRY_AGAIN),
     (TimeoutError, TRY_AGAIN),
+    (OSError, TRY_AGAIN),
     (LeaseLostError, TRY_AGAIN),
     (ChildNotStartedError, TRY_AGAIN),
     (ChildNotHealthyError, TRY_AGAIN),
@@ -131,6 +132,7 @@ _NEXT: Final[dict[type[BaseException], str]] = {
     ModelUnavailableError: "see why: controlplane workers",
     SequenceGapError: "try again",
     TimeoutError: "try again",
+    OSError: "this machine refused to read or write: mend that, and try again",
 }
 
 

@@ -81,6 +81,7 @@ CODES = [
     (errors.LogFullError(stream="CP_X_LOG", reason="maximum bytes"), 75),
     (errors.PortsExhaustedError(wanted=8, free=9, largest_hole=7, resting=2), 75),
     (TimeoutError(), 75),
+    (OSError(28, "No space left on device"), 75),
     (errors.LeaseLostError(namespace="ns", worker_id="w", reason="taken"), 75),
     (ChildNotStartedError(command="vllm", reason="No such file"), 75),
     (ChildNotHealthyError(within_s=5.0, last_answer="503"), 75),
