@@ -10,7 +10,7 @@ from .event import Event
 from .identity import Host, Incarnation, Namespace, Whole, WorkerId
 
 
-class PortOwner(msgspec.Struct, frozen=True, kw_only=True):
+class PortOwner(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The life that holds a port."""
 
     namespace: Namespace

@@ -20,7 +20,7 @@ from projections import FoldState, Snapshot, SnapshotUnusableError, restore
 
 RECORDS_MIN: Final = 10_000
 """Fewer are folded before a snapshot is fetched: some 5 µs each."""
-BYTES_A_RECORD: Final = 16
+BYTES_A_RECORD: Final = 64
 """So much of a snapshot takes as long to unpack and verify as a record to be folded."""
 PATIENCE_S: Final = 2.0
 """How long is waited for a snapshot by one who can fold the log as well."""
