@@ -10,8 +10,9 @@ import pytest
 import controlplane as cp
 from controlplane import topology
 from controlplane.broker import Outgoing
+from controlplane.cli.tables import replay_footer
 from controlplane.playback import LogHistory, Starts, replay_log, starting, state_at
-from projections import Anomalies, FoldState, fold_all
+from projections import Anomalies, FoldState, PlaneState, fold_all
 from tests.support.fleet_builder import forked, given, registered
 from tests.support.port_cell import END, SETTINGS, STORY, Cell
 
@@ -165,3 +166,14 @@ async def test_a_snapshot_that_does_not_come_is_not_waited_for(cell, monkeypatch
 async def test_without_a_stream_of_snapshots_there_is_none(cell):
     await cell.broker.delete_stream(cell.log.names.snapshot_stream)
     assert await played(cell) == (whole(), 0)
+
+
+# ---- and it is said ------------------------------------------------------------------
+@pytest.mark.parametrize("width", [60, 100])
+def test_a_table_says_which_snapshot_it_was_folded_on_from(width):
+    fleet = PlaneState(whole()).fleet
+    assert len(replay_footer(fleet, width)) + 1 == len(replay_footer(fleet, width, 6))
+    said = replay_footer(fleet, width, 6)[-1].plain
+    assert said.startswith("folded on from the snapshot at revision 6")
+    assert len(said) <= width
+    assert said.endswith("--no-snapshot") == (width == 100)
