@@ -27,6 +27,7 @@ from events import (
 from projections import Census, Fleet, take_census
 
 from .broker import Broker
+from .departure import Departure
 from .errors import SettingsError
 from .eventlog import EventLog
 from .presence import RouterSeen, WaitResult, judge_wait, names_astray, routers
@@ -38,10 +39,19 @@ PAUSE_S: Final = 0.05
 SYNC_S_MIN: Final = 2.0
 """A view gets so long to be up to date, however soon the deadline is, but no longer
 than the broker gets to answer."""
+NOTE_S: Final = 1.0
+"""So long is waited for a view that somebody could do without."""
 
 Wanted: TypeAlias = Literal["all"] | int
 DrainState: TypeAlias = Literal[
-    "starting", "ready", "draining", "drained", "gone", "unknown"
+    "starting",
+    "ready",
+    "draining",
+    "drained",
+    "gone",
+    "away",
+    "never_seen",
+    "unknown",
 ]
 
 
@@ -63,7 +73,9 @@ class DrainResult(msgspec.Struct, frozen=True, kw_only=True):
     safe_to_delete: bool
     """It has said that it is drained, or it is gone."""
     state: DrainState
-    """Its status; ``unknown``: no projector keeps a view up to date."""
+    """Its status. ``gone``: it left after draining, or was absent for 2 s; ``away``:
+    absent for less, so it may be between two lives; ``never_seen``: no record of the
+    log names it; ``unknown``: no projector keeps a view up to date."""
 
 
 class Gate:
@@ -99,6 +111,9 @@ class Gate:
         self, revision: Revision, wanted: Wanted, timeout_s: float
     ) -> WaitResult:
         """What came of waiting until ``wanted`` routers have ``revision``."""
+        if type(revision) is not int or revision < 0:
+            rule = "a whole number of at least 0"
+            raise SettingsError(field="revision", value=revision, rule=rule)
         count, deadline = _count_of(wanted), _Deadline(timeout_s)
         while True:
             result = await self._look(revision, count)
@@ -158,14 +173,16 @@ class Gate:
         """What came of waiting until the worker is drained, or gone.
 
         Another incarnation of it is not gone: it may be the same process, back with
-        what it had in flight.
+        what it had in flight. Who was never there is not waited for.
         """
         key = (check_namespace(namespace), check_worker_id(worker_id))
         deadline = _Deadline(timeout_s)
+        departure = Departure(self._log, *key, asyncio.get_running_loop().time)
         async with self._up_to_date(deadline) as view:
             while view is not None:
-                result = _drain_result(view.fleet, *key)
-                if result.safe_to_delete or deadline.over:
+                result = await _drain_result(view, key, departure)
+                over = result.state == "never_seen" or deadline.over
+                if result.safe_to_delete or over:
                     return result
                 await deadline.pause()
         return DrainResult(safe_to_delete=False, state="unknown")
@@ -264,9 +281,15 @@ def _count_of(wanted: Wanted) -> int | None:
     return wanted
 
 
-def _drain_result(
-    fleet: Fleet, namespace: Namespace, worker_id: WorkerId
+async def _drain_result(
+    view: RouterView, key: tuple[Namespace, WorkerId], departure: Departure
 ) -> DrainResult:
-    worker = fleet.state.workers.get((namespace, worker_id))
-    state: DrainState = "gone" if worker is None else worker.status.value
+    state: DrainState = "away"
+    worker = view.fleet.state.workers.get(key)
+    if worker is None:
+        state = await departure.absent(view.revision)
+        worker = view.fleet.state.workers.get(key)  # it came while the log was asked
+    if worker is not None:
+        departure.present()
+        state = worker.status.value
     return DrainResult(safe_to_delete=state in ("gone", "drained"), state=state)

@@ -35,7 +35,7 @@ from . import topology
 from .broker.jetstream import JetStreamBroker
 from .clock import SystemClock
 from .eventlog import Appended, EventLog
-from .gate import Deployment, DrainResult, Gate, ReadyResult, up_to_date
+from .gate import NOTE_S, Deployment, DrainResult, Gate, ReadyResult, up_to_date
 from .loads import checked_load, encode_load
 from .logs import get_logger
 from .operators import Operators
@@ -287,7 +287,8 @@ class Plane(Operators):
     async def _fleet_now(self) -> Fleet:
         """From a view; from the log itself where no projector keeps one up to date."""
         view = self.view(announce=False)
-        async with up_to_date(view, self.settings.connect_timeout_s) as found:
+        patience_s = min(NOTE_S, self.settings.connect_timeout_s)
+        async with up_to_date(view, patience_s) as found:
             if found is not None:
                 return found.fleet
         return (await self.log.replay()).fleet
@@ -309,7 +310,8 @@ class Plane(Operators):
         """Wait until routers have ``revision``, in the current epoch.
 
         Returns what came of it within ``timeout_s``; without a live router it is not
-        reached, nor is a revision that the log does not have.
+        reached, nor is a revision that the log does not have. Raises `SettingsError`
+        for what is no revision.
         """
         return await self._gate.reached(revision, routers, timeout_s)
 
@@ -341,7 +343,10 @@ class Plane(Operators):
     ) -> DrainResult:
         """Wait until a worker is drained, or gone: it is safe to delete then.
 
-        Returns what came of it within ``timeout_s``. See `request_drain`.
+        Gone is who left after draining, or was absent for 2 s: one that crashes and
+        is started again within that is not. Returns what came of it within
+        ``timeout_s``, and at once when no record of the log names the worker. See
+        `request_drain`.
         """
         return await self._gate.drained(namespace, worker_id, timeout_s)
 

@@ -134,7 +134,12 @@ def drain_lines(result: DrainResult, name: str, timeout_s: float) -> list[Text]:
     said = f"not drained within {timeout_s:g} s: {name}"
     if result.state == "unknown":
         return _bad(said, NO_VIEW)
+    if result.state == "never_seen":
+        take_back = f"if the name is wrong, lift its hold: controlplane resume {name}"
+        return _bad(f"never seen: no record of the log names {name}", take_back)
     next_step = "wait longer with --timeout, or look: controlplane workers"
+    if result.state == "away":
+        return _bad(said, "it is absent, but may be between two lives", next_step)
     return _bad(f"{said} is {result.state}", next_step)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections import Counter
 
 import pytest
 
 import controlplane as cp
+from controlplane.departure import GONE_S
 from tests.support.waiting import eventually
 
 NOBODY = ("prod", "nobody")
@@ -105,6 +107,29 @@ async def test_who_drained_and_is_ready_again_can_be_asked_again():
             await plane.resume("prod", "w1")
             await w1.ready()
             assert not w1.drain_requested.is_set()
+
+
+async def test_who_was_never_there_is_not_gone_and_not_waited_for():
+    async with cp.local() as plane:
+        await plane.request_drain("prod", "typo")
+        started = time.monotonic()
+        never = await plane.wait_drained("prod", "typo", timeout_s=60)
+        assert never == cp.DrainResult(safe_to_delete=False, state="never_seen")
+        assert time.monotonic() - started < 30
+
+
+async def test_between_two_lives_a_worker_is_away_and_gone_when_it_stays_so():
+    async with cp.local() as plane:
+        async with plane.worker(spec("w1")):
+            await plane.request_drain("prod", "w1")
+        away = await plane.wait_drained("prod", "w1", timeout_s=0)
+        assert away == cp.DrainResult(safe_to_delete=False, state="away")
+        gate = asyncio.create_task(plane.wait_drained("prod", "w1", timeout_s=30))
+        async with plane.worker(spec("w1")) as again:
+            await again.drain_requested.wait()
+        started = time.monotonic()
+        assert await gate == cp.DrainResult(safe_to_delete=True, state="gone")
+        assert time.monotonic() - started > GONE_S / 2
 
 
 async def test_a_hold_takes_back_the_request_but_not_the_traffic():
@@ -204,6 +229,10 @@ REFUSED = [
     (lambda p: p.hold("prod", "w", "a\nb"), cp.InvalidIdentityError, "reason"),
     (lambda p: p.hold("prod", "w", by=""), cp.InvalidIdentityError, "by ''"),
     (lambda p: p.forget("*"), cp.InvalidIdentityError, "model '\\*'"),
+    (lambda p: p.wait("x"), cp.SettingsError, "revision 'x'"),
+    (lambda p: p.wait(1.5), cp.SettingsError, "revision 1.5"),
+    (lambda p: p.wait(revision=True), cp.SettingsError, "revision True"),
+    (lambda p: p.wait(-1), cp.SettingsError, "revision -1"),
     (lambda p: p.wait(1, "some"), cp.SettingsError, "routers 'some'"),
     (lambda p: p.wait(1, timeout_s=math.nan), cp.SettingsError, "timeout_s nan"),
     (lambda p: p.wait_ready("a.b", "m", 1), cp.InvalidIdentityError, "namespace"),

@@ -91,7 +91,7 @@ def gates() -> list[Text]:
         ),
         (shut, 2),
     ]
-    states = ["drained", "gone", "draining", "unknown"]
+    states = ["drained", "gone", "draining", "unknown", "away", "never_seen"]
     return [
         line
         for result, live in ready
