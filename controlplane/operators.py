@@ -131,7 +131,8 @@ class Operators(Lifetime):
         """Give a namespace its share of a model's traffic, for each of its workers.
 
         Without a decision it is 1; 0 cordons the namespace. ``model`` may be ``*``:
-        every model that has no weight of its own there.
+        every model that has no weight of its own there. An adapter goes by its model's
+        weight: one on the adapter's name changes nothing.
         """
         event = TrafficWeightSet(
             **self._head(reason, by),
@@ -154,7 +155,8 @@ class Operators(Lifetime):
         """Say from where on a worker of ``model`` counts as busy.
 
         The KV cache's usage is a share, up to 1; the others count requests. They take
-        the place of all that were set before; None: no limit.
+        the place of all that were set before; None: no limit. An adapter goes by its
+        model's limits: those on the adapter's name change nothing.
         """
         event = LoadThresholdsSet(
             **self._head(reason, by),
@@ -201,7 +203,7 @@ def check_weight(value: float) -> float:
     if not _is_number(value) or not 0 <= value <= WEIGHT_MAX:
         rule = f"a number from 0 (no traffic) to {WEIGHT_MAX:g}; usual is 1"
         raise SettingsError(field="weight", value=value, rule=rule)
-    return float(value)
+    return float(value) + 0.0  # of -0.0 too that is 0
 
 
 def check_share(field: str, value: float | None) -> float | None:

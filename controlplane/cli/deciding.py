@@ -5,11 +5,13 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, TypeAlias
 
+import msgspec
 from cyclopts import Parameter
 
-from controlplane.gate import up_to_date
+from controlplane.gate import NOTE_S, up_to_date
 from controlplane.operators import check_count, check_share, check_weight
 from controlplane.plane import Plane
 from events import (
@@ -28,19 +30,24 @@ from events import (
 from projections import Fleet
 
 from .decision_lines import (
-    NO_PROJECTOR,
     Decided,
+    adapter_of,
+    forget_notes,
     known_notes,
+    note_lines,
     resume_notes,
     weight_notes,
     worker_notes,
 )
-from .exits import OK, UsageError, from_arguments
+from .exits import OK, AdapterNameError, UsageError, from_arguments
 from .opening import opened
 from .options import DECIDING, Deciding, Listing
 from .printing import print_document, print_lines
 from .running import run
 from .whole import Whole
+
+Notes: TypeAlias = Callable[[Fleet | None], Iterable[str]]
+"""What is to be said of a decision, by the fleet after it; None: there is no view."""
 
 
 def author_of(options: Deciding) -> str:
@@ -71,20 +78,55 @@ def parse_worker(text: str) -> tuple[Namespace, WorkerId]:
         raise UsageError(message) from error
 
 
-async def fleet_after(plane: Plane) -> Fleet | None:
-    """The fleet with what was decided; None: no projector keeps a view up to date."""
+async def fleet_now(plane: Plane) -> Fleet | None:
+    """The fleet as of all that is decided; None: no projector keeps a view of it.
+
+    It is for a note: nobody waits for it for long.
+    """
     view = plane.view(announce=False)
-    async with up_to_date(view, plane.settings.connect_timeout_s) as found:
+    patience_s = min(NOTE_S, plane.settings.connect_timeout_s)
+    async with up_to_date(view, patience_s) as found:
         return None if found is None else found.fleet
 
 
-def show_decided(decided: Decided, options: Listing) -> int:
-    """Print the decision; the exit code."""
-    if options.output == "table":
+async def noted(
+    plane: Plane, decided: Decided, options: Listing, notes: Notes
+) -> Decided:
+    """The decision with its notes on the fleet after it; in a table it is printed.
+
+    What was decided comes first: whoever is interrupted while the fleet is looked at
+    has seen that it stands.
+    """
+    table = options.output == "table"
+    if table:
         print_lines(decided.lines())
-    else:
-        print_document(decided.document())
+    said = tuple(notes(await fleet_now(plane)))
+    if table:
+        print_lines(note_lines(said))
+    return msgspec.structs.replace(decided, notes=(*decided.notes, *said))
+
+
+async def show_decided(
+    plane: Plane, decided: Decided, options: Listing, notes: Notes
+) -> int:
+    """Print the decision and the notes on the fleet after it; the exit code."""
+    full = await noted(plane, decided, options, notes)
+    if options.output != "table":
+        print_document(full.document())
     return OK
+
+
+async def _refuse_adapter(plane: Plane, model: ModelName) -> None:
+    """Raise `AdapterNameError` if the name is an adapter's only.
+
+    Where no projector keeps a view nobody can tell, and the decision is taken.
+    """
+    fleet = await fleet_now(plane)
+    if fleet is None:
+        return
+    models = adapter_of(fleet, model)
+    if models:
+        raise AdapterNameError(adapter=model, models=models)
 
 
 # ---- one worker ----------------------------------------------------------------
@@ -108,21 +150,23 @@ async def _hold(where: tuple[Namespace, WorkerId], by: str, options: Deciding) -
     async with opened(options) as plane:
         standing = await _standing_hold(plane, *where)
         done = await plane.hold(*where, options.reason, by=by)
-        fleet = await fleet_after(plane)
-    notes = list(worker_notes(fleet, *where, "the hold waits for it"))
-    if standing is not None and standing.drain:
-        notes.append("it was asked to drain, and is no longer: it is held only")
-    name = "/".join(where)
-    decided = Decided(
-        kind="hold",
-        about={"worker": name},
-        said=f"held {name}",
-        revision=done.revision,
-        by=by,
-        reason=options.reason,
-        notes=tuple(notes),
-    )
-    return show_decided(decided, options)
+        notes = []
+        if standing is not None and standing.drain:
+            notes.append("it was asked to drain, and is no longer: it is held only")
+        name = "/".join(where)
+        decided = Decided(
+            kind="hold",
+            about={"worker": name},
+            said=f"held {name}",
+            revision=done.revision,
+            by=by,
+            reason=options.reason,
+            notes=tuple(notes),
+        )
+        waits = "the hold waits for it"
+        return await show_decided(
+            plane, decided, options, lambda fleet: worker_notes(fleet, *where, waits)
+        )
 
 
 async def _standing_hold(
@@ -154,18 +198,21 @@ async def _resume(where: tuple[Namespace, WorkerId], by: str, options: Deciding)
     async with opened(options) as plane:
         was_held = await _standing_hold(plane, *where) is not None
         done = await plane.resume(*where, options.reason, by=by)
-        fleet = await fleet_after(plane)
-    name = "/".join(where)
-    decided = Decided(
-        kind="resume",
-        about={"worker": name},
-        said=f"resumed {name}",
-        revision=done.revision,
-        by=by,
-        reason=options.reason,
-        notes=tuple(resume_notes(fleet, *where, was_held=was_held)),
-    )
-    return show_decided(decided, options)
+        name = "/".join(where)
+        decided = Decided(
+            kind="resume",
+            about={"worker": name},
+            said=f"resumed {name}",
+            revision=done.revision,
+            by=by,
+            reason=options.reason,
+        )
+        return await show_decided(
+            plane,
+            decided,
+            options,
+            lambda fleet: resume_notes(fleet, *where, was_held=was_held),
+        )
 
 
 # ---- a model -------------------------------------------------------------------
@@ -196,7 +243,7 @@ def weight(
     if model != "*":
         check_model(model)
     with from_arguments():
-        check_weight(weight)
+        weight = check_weight(weight)
     by = author_of(options)
     return run(lambda: _weight(namespace, model, weight, by, options), options)
 
@@ -205,18 +252,22 @@ async def _weight(
     namespace: Namespace, model: ModelName, weight: float, by: str, options: Deciding
 ) -> int:
     async with opened(options) as plane:
+        await _refuse_adapter(plane, model)
         done = await plane.weight(namespace, model, weight, options.reason, by=by)
-        notes = weight_notes(await fleet_after(plane), namespace, model)
-    decided = Decided(
-        kind="weight",
-        about={"namespace": namespace, "model": model, "weight": weight},
-        said=f"weight of {namespace} for {model} is {weight:g}",
-        revision=done.revision,
-        by=by,
-        reason=options.reason,
-        notes=tuple(notes),
-    )
-    return show_decided(decided, options)
+        decided = Decided(
+            kind="weight",
+            about={"namespace": namespace, "model": model, "weight": weight},
+            said=f"weight of {namespace} for {model} is {weight:g}",
+            revision=done.revision,
+            by=by,
+            reason=options.reason,
+        )
+        return await show_decided(
+            plane,
+            decided,
+            options,
+            lambda fleet: weight_notes(fleet, namespace, model),
+        )
 
 
 def thresholds(
@@ -271,24 +322,26 @@ async def _thresholds(
     options: Deciding,
 ) -> int:
     async with opened(options) as plane:
+        await _refuse_adapter(plane, model)
         given: dict[str, Any] = limits
         done = await plane.thresholds(model, **given, reason=options.reason, by=by)
-        notes = known_notes(await fleet_after(plane), model)
-    named = ", ".join(
-        f"{name.removeprefix('busy_').replace('_', ' ')} {value:g}"
-        for name, value in limits.items()
-        if value is not None
-    )
-    decided = Decided(
-        kind="thresholds",
-        about={"model": model, **limits},
-        said=f"{model} is busy from {named}" if named else f"{model} has no limits",
-        revision=done.revision,
-        by=by,
-        reason=options.reason,
-        notes=tuple(notes),
-    )
-    return show_decided(decided, options)
+        named = ", ".join(
+            f"{name.removeprefix('busy_').replace('_', ' ')} {value:g}"
+            for name, value in limits.items()
+            if value is not None
+        )
+        said = f"{model} is busy from {named}" if named else f"{model} has no limits"
+        decided = Decided(
+            kind="thresholds",
+            about={"model": model, **limits},
+            said=said,
+            revision=done.revision,
+            by=by,
+            reason=options.reason,
+        )
+        return await show_decided(
+            plane, decided, options, lambda fleet: known_notes(fleet, model)
+        )
 
 
 def forget(model: ModelName, /, *, options: Deciding = DECIDING) -> int:
@@ -311,17 +364,14 @@ def forget(model: ModelName, /, *, options: Deciding = DECIDING) -> int:
 async def _forget(model: ModelName, by: str, options: Deciding) -> int:
     async with opened(options) as plane:
         done = await plane.forget(model, options.reason, by=by)
-        fleet = await fleet_after(plane)
-    notes = [] if fleet is not None else [NO_PROJECTOR]
-    if fleet is not None and model in fleet.state.known:
-        notes = ["a worker registered it meanwhile: it stays known"]
-    decided = Decided(
-        kind="forget",
-        about={"model": model},
-        said=f"forgot {model}",
-        revision=done.revision,
-        by=by,
-        reason=options.reason,
-        notes=tuple(notes),
-    )
-    return show_decided(decided, options)
+        decided = Decided(
+            kind="forget",
+            about={"model": model},
+            said=f"forgot {model}",
+            revision=done.revision,
+            by=by,
+            reason=options.reason,
+        )
+        return await show_decided(
+            plane, decided, options, lambda fleet: forget_notes(fleet, model)
+        )

@@ -49,7 +49,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> list[Text]:
         """It for people: what stands, then what they may not have expected."""
         first = f"{self.said}: revision {self.revision}, by {self.by}"
-        return [*_good(first), *_notes(self.notes)]
+        return [*_good(first), *note_lines(self.notes)]
 
 
 def worker_notes(
@@ -106,6 +106,23 @@ def known_notes(fleet: Fleet | None, model: ModelName) -> Iterator[str]:
         yield "no worker ever served a model of this name; the decision waits"
 
 
+def forget_notes(fleet: Fleet | None, model: ModelName) -> Iterator[str]:
+    """What is to be said of a name that was forgotten."""
+    if fleet is None:
+        yield NO_PROJECTOR
+    elif model in fleet.state.known:
+        yield "a worker registered it meanwhile: it stays known"
+
+
+def adapter_of(fleet: Fleet, name: str) -> list[ModelName]:
+    """The models whose workers have ``name`` as an adapter; none: it is a model's."""
+    workers = fleet.state.workers.values()
+    models = {worker.model for worker in workers if name in worker.adapters}
+    if any(worker.model == name for worker in workers):
+        return []
+    return sorted(models)
+
+
 # ---- gates ---------------------------------------------------------------------
 def ready_lines(
     result: ReadyResult, deployment: Deployment, least: int, timeout_s: float, live: int
@@ -150,9 +167,10 @@ def _good(said: str) -> list[Text]:
 def _bad(said: str, *more: str) -> list[Text]:
     return [
         Text(shown(said), style=BAD),
-        *_notes(line for line in more if line),
+        *note_lines(line for line in more if line),
     ]
 
 
-def _notes(lines: Iterable[str]) -> Iterator[Text]:
-    return (Text(f"  {shown(line)}", style=ODD) for line in lines)
+def note_lines(notes: Iterable[str]) -> Iterator[Text]:
+    """Notes for people, below what they are about."""
+    return (Text(f"  {shown(note)}", style=ODD) for note in notes)

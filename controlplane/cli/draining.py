@@ -8,7 +8,7 @@ from cyclopts import Parameter, validators
 
 from events import Namespace, WorkerId
 
-from .deciding import author_of, fleet_after, parse_worker
+from .deciding import author_of, noted, parse_worker
 from .decision_lines import Decided, drain_lines, worker_notes
 from .exits import NO, OK
 from .opening import opened
@@ -58,8 +58,6 @@ async def _drain(
     name = "/".join(where)
     async with opened(options) as plane:
         done = await plane.request_drain(*where, options.reason, by=by)
-        waits = "it is told when it comes"
-        notes = tuple(worker_notes(await fleet_after(plane), *where, waits))
         decided = Decided(
             kind="drain",
             about={"worker": name},
@@ -67,10 +65,11 @@ async def _drain(
             revision=done.revision,
             by=by,
             reason=options.reason,
-            notes=notes,
         )
-        if options.output == "table":
-            print_lines(decided.lines())
+        waits = "it is told when it comes"
+        decided = await noted(
+            plane, decided, options, lambda fleet: worker_notes(fleet, *where, waits)
+        )
         if timeout_s is None:
             if options.output != "table":
                 print_document(decided.document())

@@ -6,7 +6,7 @@ that time mends from one that a person must mend.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -81,6 +81,19 @@ class CellMissingError(ControlPlaneError):
         )
 
 
+class AdapterNameError(ControlPlaneError):
+    """An adapter has no setting of its own. Decide for the model that it belongs to."""
+
+    def __init__(self, *, adapter: str, models: Sequence[str]) -> None:
+        """Name the ``adapter`` and the ``models`` whose workers have it."""
+        self.adapter, self.models = adapter, tuple(models)
+        named = ", ".join(map(repr, self.models))
+        super().__init__(
+            f"{adapter!r} is an adapter of {named}, and goes by what is decided "
+            "for that; set it there"
+        )
+
+
 class SaidError(ControlPlaneError):
     """The answer is no, and it was printed already."""
 
@@ -93,6 +106,7 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (MomentTooEarlyError, USAGE),
     (TypeUnknownError, USAGE),
     (SaidError, NO),
+    (AdapterNameError, NO),
     (EventNotFoundError, NO),
     (RecordRemovedError, NO),
     (RouterUnseenError, NO),

@@ -8,7 +8,7 @@ import getpass
 import pytest
 
 import controlplane as cp
-from tests.support.commands import command
+from tests.support.commands import command, running
 
 SETTINGS = cp.Settings(presence_ttl_s=2.0)
 BY = ("--by", "alice", "--reason", "rollout")
@@ -114,3 +114,38 @@ async def test_the_gate_of_a_deployment_is_a_code_and_one_document(plane):
         "not reached within 0 s: llama in prod, 2 of 3 ready",
         "  missing: router-a",
     ]
+
+
+async def test_what_is_decided_of_an_adapter_s_name_is_refused(plane):
+    where = {"NATS_URL": plane.url}
+    async with plane.worker(spec("w1", adapters=["sql"])):
+        refused = await asyncio.gather(
+            command("weight", "prod", "sql", "0", **where),
+            command("thresholds", "sql", "--busy-running", "2", **where),
+        )
+        taken = await command("weight", "prod", "llama", "-0.0", **where)
+    for ended in refused:
+        assert (ended.code, ended.out) == (1, ""), ended
+        assert "'sql' is an adapter of 'llama'" in ended.err
+        assert "set it there" in ended.err
+    assert taken.code == 0, taken
+    assert taken.lines[0].startswith("weight of prod for llama is 0: revision ")
+
+
+async def test_a_mistyped_name_is_not_safe_to_delete(plane):
+    never = await command("drain", "prod/typo", "--wait", NATS_URL=plane.url)
+    assert never.code == 1, never
+    assert never.lines[-2] == "never seen: no record of the log names prod/typo"
+    assert "controlplane resume prod/typo" in never.lines[-1]
+
+
+async def test_a_decision_is_shown_before_anything_is_looked_up():
+    """Without a projector the look takes its time, and a reader should not wait."""
+    async with cp.EmbeddedServer() as server, cp.connect(server.url) as plane:
+        await plane.init()
+        where = {"NATS_URL": server.url}
+        async with running("hold", "prod/w1", *BY, **where) as held:
+            await held.line_with("held prod/w1: revision ")
+            assert held.process.returncode is None
+            await held.line_with("no router sees it before a projector runs")
+            assert await asyncio.wait_for(held.process.wait(), 10) == 0

@@ -17,6 +17,7 @@ from controlplane.archive import (
 )
 from controlplane.cli import main
 from controlplane.cli.exits import (
+    AdapterNameError,
     CellMissingError,
     NotYetError,
     UsageError,
@@ -53,6 +54,7 @@ CODES = [
     (ModelNotFoundError(model="m"), 1),
     (ModelUnavailableError(model="m", reasons={"held": 1}), 1),
     (errors.ModelInUseError(model="m", workers=["prod/w1"]), 1),
+    (AdapterNameError(adapter="sql", models=["llama"]), 1),
     (UsageError("x"), 64),
     (InvalidIdentityError(field="cell", value="X", rule="lower case"), 64),
     (UndecodableRecordError(subject="log.x", reason="not JSON"), 65),

@@ -5,6 +5,7 @@ from rich.text import Text
 from controlplane.cli.decision_lines import (
     Decided,
     drain_lines,
+    forget_notes,
     known_notes,
     ready_lines,
     resume_notes,
@@ -70,6 +71,9 @@ def decisions() -> list[Text]:
         ("llama is busy from kv usage 0.9", known_notes(LEFT, MODEL)),
         ("lama is busy from kv usage 0.9", known_notes(LEFT, "lama")),
         ("llama has no limits", known_notes(None, MODEL)),
+        ("forgot llama", forget_notes(LEFT, MODEL)),
+        ("forgot lama", forget_notes(LEFT, "lama")),
+        ("forgot lama", forget_notes(None, "lama")),
     ]
     return [line for said, notes in cases for line in _decided(said, notes)]
 
