@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from events import Capacity, Status
+from events import Capacity, ModelCard, Status, decode
 from projections import (
     FoldState,
     KnownPut,
@@ -101,6 +101,15 @@ def test_a_new_life_takes_the_workers_place():
     assert after.incarnation == incarnation("w1", 2)
     assert after.registered_at > START
     assert changed(registered("w1"), registered("w1")) == [WorkerPut]
+
+
+def test_counts_that_nobody_may_say_now_are_read_from_old_logs():
+    joined = registered(
+        "w1", capacity=Capacity(max_num_seqs=-5), card=ModelCard(kv_block_size=-1)
+    )
+    (record,), (payload,) = given(joined).records, given(joined).payloads
+    assert decode(record.subject, payload) == record.event
+    assert worker(joined).capacity.max_num_seqs == -5
 
 
 @pytest.mark.parametrize("value", Status)
