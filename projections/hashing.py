@@ -1,43 +1,61 @@
 """The same worker for the same key, whoever asks, while workers come and go.
 
-Each worker has `POINTS` places on a ring, by its name alone. A key looks at `PROBES`
-places and belongs to the point that follows one of them most closely (multi-probe
-consistent hashing). So when a worker goes only its own keys move, when one comes it
-takes only what it then owns, and neither is much more than an even share.
+Each worker has points on a ring, `POINTS` at weight 1, by its name and its own weight
+alone. A key looks at `PROBES` places and belongs to the point that follows one of them
+most closely (multi-probe consistent hashing). So when a worker goes only its own keys
+move, when one comes it takes only what it then owns, and what it has is its share of
+all the points, give or take.
 
-A worker of less weight is there for a part of the keys only, decided by key and worker:
-to the others it is as if it had no points, so they stay where they are.
+What its weight is above a whole number adds another `POINTS`, of which as many as it
+makes are there for a key: which, is decided by key and worker, so that it is not the
+luck of a few points what a light worker gets. (Of what makes less than one point there
+is one only, for a part of the keys: else most points of the ring might be there for
+nobody.) The others are to this key as if they were not, and so are all points of a
+worker that is left out: its keys go where they would if it went.
+
+Only if the heaviest is above `HEAVIEST` or below `LIGHTEST` are all weights scaled, by
+a power of two, so that points stay few and there are some. When such a scale changes,
+because the heaviest came or went, keys of the others move too.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable
 from hashlib import blake2b
 from itertools import chain
 from math import frexp, ldexp, log
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from .entities import Registration, WorkerKey
 from .picking import Candidates, Standing, moves
 from .readiness import SetMeaning
 
 POINTS: Final = 16
-"""Points a worker: the more, the more even the shares, and the larger the ring."""
+"""Points at weight 1: the more, the more even the shares, and the larger the ring."""
 PROBES: Final = 4
 """Places that a key looks at: the more, the more even the shares."""
+HEAVIEST: Final = 4.0
+LIGHTEST: Final = 2.0**-10
 BITS: Final = 32
 MASK: Final = (1 << BITS) - 1
 ALL: Final = 1 << 32
-"""The part of a worker that is there for every key."""
+"""The part of some points that is all of them."""
 ARC_OWNERS: Final = 2
 """Workers to an arc of the ring, about: among few points one is found soon."""
+NTH_BITS: Final = 5
+"""Beside an owner's number: 0, or which point it is of those that are there in part."""
+NTH: Final = (1 << NTH_BITS) - 1
+TURN: Final = ALL // POINTS
+ANEW: Final = 16
+"""When more than one in so many moved, laying all costs less than moving each."""
 MIX: Final = 0x9E3779B97F4A7C15
 """2^64 over the golden ratio: multiplying by it scatters what is alike."""
 MIXED: Final = (1 << 64) - 1
 
+LeftOut: TypeAlias = Callable[[WorkerKey], bool]
 _probes_of = Struct(f"<{PROBES}I").unpack
 _points_of = Struct(f"<{POINTS}I").unpack
 
@@ -50,6 +68,7 @@ class Ring:
         self._found: Candidates | None = None
         self._owners: dict[WorkerKey, _Owner] = {}
         self._partial: set[WorkerKey] = set()
+        """Those with points that are not there for every key."""
         self._exponent = 0
         self._laid: list[_Owner] = []
         """Owners by their numbers; one that left may leave a gap, taken again soon."""
@@ -62,7 +81,9 @@ class Ring:
             return
         moved = moves(self._found, found)
         self._found = found
-        anew = len(moved.gone) + len(moved.put) > len(self._owners) / 2
+        exponent = _exponent(max(meaning.weight for meaning, _ in found.sets))
+        anew = len(moved.gone) + len(moved.put) > len(self._owners) / ANEW
+        anew = anew or exponent != self._exponent
         for key in moved.gone:
             owner = self._owners.pop(key)
             self._partial.discard(key)
@@ -72,16 +93,16 @@ class Ring:
             known = self._owners.get(key)
             owner = known or self._owners.setdefault(key, _Owner(key))
             owner.standing = standing
-            if known is None and not anew:
-                self._put_on(owner)
-        self._weigh(found, moved.put)
+            if not anew:
+                self._weigh(owner, is_on=known is not None)
+        self._exponent = exponent
         if anew:
             self._lay()
         else:
             self._cut()
 
-    def owner(self, key: str, attempt: int = 0) -> Registration:
-        """The worker of ``key``; with another ``attempt``, mostly another one.
+    def owner(self, key: str, left_out: LeftOut | None = None) -> Registration | None:
+        """The worker of ``key``, as if those ``left_out`` were gone; None: all are.
 
         There must be candidates.
         """
@@ -89,17 +110,14 @@ class Ring:
             text = key.encode()
         except UnicodeEncodeError:
             text = key.encode(errors="surrogatepass")
-        if attempt:
-            text += b"\0%d" % attempt
         probes = _probes_of(blake2b(text, digest_size=4 * PROBES).digest())
-        if not self._partial:
+        if left_out is None and not self._partial:
             return self._nearest(probes).standing.worker
-        mark: int = probes[0] << BITS | probes[1]
-        while True:  # half the keys at least see the heaviest: it takes few rounds
-            owner = self._nearest_there(probes, mark)
-            if owner is not None:
-                return owner.standing.worker
-            mark = (mark * MIX + 1) & MIXED
+        owner = self._nearest_there(probes, left_out)
+        if owner is not None:
+            return owner.standing.worker
+        # All who are there are left out, or all are so light that none is there.
+        return None if self._found is None else rendezvous(self._found, key, left_out)
 
     # ---- looking ---------------------------------------------------------------
     def _nearest(self, probes: tuple[int, ...]) -> _Owner:
@@ -114,27 +132,32 @@ class Ring:
             distance = (points[place] - probe) & MASK
             if distance < nearest:
                 nearest, found = distance, place
-        return self._laid[self._numbers[found]]
+        return self._laid[self._numbers[found] >> NTH_BITS]
 
-    def _nearest_there(self, probes: tuple[int, ...], mark: int) -> _Owner | None:
-        """The same of those that are there for the key of this ``mark``, if any is."""
+    def _nearest_there(
+        self, probes: tuple[int, ...], left_out: LeftOut | None
+    ) -> _Owner | None:
+        """The same among those points that are there, if any is."""
+        points, numbers, laid = self._points, self._numbers, self._laid
+        starts, shift, end = self._starts, self._shift, len(points)
+        mark = probes[0] << BITS | probes[1]
         nearest, found = MASK + 1, None
         for probe in probes:
-            for point, owner in self._from(probe):
-                if owner.is_there_for(mark):
-                    distance = (point - probe) & MASK
-                    if distance < nearest:
-                        nearest, found = distance, owner
+            arc = probe >> shift
+            place = bisect_left(points, probe, starts[arc], starts[arc + 1])
+            for at in chain(range(place, end), range(place)):
+                distance = (points[at] - probe) & MASK
+                if distance >= nearest:
                     break
-            else:
-                return None
+                number = numbers[at]
+                owner = laid[number >> NTH_BITS]
+                nth = number & NTH
+                if nth and not owner.has(nth, mark):
+                    continue
+                if left_out is None or not left_out(owner.key):
+                    nearest, found = distance, owner
+                    break
         return found
-
-    def _from(self, probe: int) -> Iterator[tuple[int, _Owner]]:
-        """All points once around, beginning at ``probe``."""
-        place, end = bisect_left(self._points, probe), len(self._points)
-        for at in chain(range(place, end), range(place)):
-            yield self._points[at], self._laid[self._numbers[at]]
 
     # ---- laying ----------------------------------------------------------------
     def _lay(self) -> None:
@@ -142,10 +165,13 @@ class Ring:
         # Numbered by their names, so that of equal points the names decide.
         ordered = sorted(self._owners.items(), key=_name)
         self._laid, self._free = [owner for _, owner in ordered], []
+        for number, owner in enumerate(self._laid):
+            owner.number = number
+            self._shape(owner)
         laid = [
-            point << BITS | number
+            point << BITS | number << NTH_BITS | max(0, nth - owner.whole)
             for number, owner in enumerate(self._laid)
-            for point in owner.points
+            for nth, point in enumerate(owner.points, 1)
         ]
         laid.sort()
         self._points = array("I", [both >> BITS for both in laid])
@@ -160,20 +186,37 @@ class Ring:
         self._starts = array("I", (bisect_left(self._points, f) for f in firsts))
         self._starts.append(len(self._points))
 
+    def _weigh(self, owner: _Owner, *, is_on: bool) -> None:
+        """Have the points of one that is new, or may have another weight."""
+        if is_on and owner.weight == ldexp(owner.standing.weight, -self._exponent):
+            return
+        if is_on:
+            self._take_off(owner)
+        self._shape(owner)
+        self._put_on(owner)
+
+    def _shape(self, owner: _Owner) -> None:
+        owner.weigh(ldexp(owner.standing.weight, -self._exponent))
+        if len(owner.points) > owner.whole:
+            self._partial.add(owner.key)
+        else:
+            self._partial.discard(owner.key)
+
     def _put_on(self, owner: _Owner) -> None:
         number = self._free.pop() if self._free else len(self._laid)
         self._laid[number : number + 1] = [owner]
-        for point in owner.points:
+        owner.number = number
+        for nth, point in enumerate(owner.points, 1):
             place = self._place(point, owner.key)
             self._points.insert(place, point)
-            self._numbers.insert(place, number)
+            self._numbers.insert(place, number << NTH_BITS | max(0, nth - owner.whole))
 
     def _take_off(self, owner: _Owner) -> None:
         for point in owner.points:
             place = self._place(point, owner.key)
-            number = self._numbers.pop(place)
+            del self._numbers[place]
             del self._points[place]
-        self._free.append(number)
+        self._free.append(owner.number)
 
     def _place(self, point: int, key: WorkerKey) -> int:
         """Where a point is, or would be: of equal ones the owners' names decide."""
@@ -181,31 +224,16 @@ class Ring:
         while (
             place < len(self._points)
             and self._points[place] == point
-            and self._laid[self._numbers[place]].key < key
+            and self._laid[self._numbers[place] >> NTH_BITS].key < key
         ):
             place += 1
         return place
 
-    def _weigh(self, found: Candidates, put: dict[WorkerKey, Standing]) -> None:
-        """Say for which part of the keys each is there.
 
-        The scale is a power of two, so that it stays the same when one goes.
-        """
-        heaviest, exponent = frexp(max(m.weight for m, _ in found.sets))
-        exponent -= heaviest == 0.5  # noqa: PLR2004 - an even power of two is its own
-        keys = put if exponent == self._exponent else self._owners
-        self._exponent = exponent
-        for key in keys:
-            owner = self._owners[key]
-            owner.part = int(ldexp(owner.standing.weight, -exponent) * ALL)
-            if owner.part < ALL:
-                self._partial.add(key)
-            else:
-                self._partial.discard(key)
-
-
-def rendezvous(found: Candidates, key: str) -> Registration:
-    """The worker of ``key`` by looking at each: dear, but it needs no ring."""
+def rendezvous(
+    found: Candidates, key: str, left_out: LeftOut | None = None
+) -> Registration | None:
+    """The worker of ``key`` by looking at each: dear, but any weight gets its share."""
     text = key.encode(errors="surrogatepass")
 
     def rank(meaning: SetMeaning, worker: Registration) -> float:
@@ -214,26 +242,83 @@ def rendezvous(found: Candidates, key: str) -> Registration:
         number = int.from_bytes(whole, "big")
         return -log((number + 1) / (2.0**64 + 1)) / meaning.weight
 
-    ranks = ((rank(m, w), w.key, w) for m, workers in found.sets for w in workers)
-    return min(ranks, key=_rank)[2]
+    ranks = (
+        (rank(m, w), w.key, w)
+        for m, workers in found.sets
+        for w in workers
+        if left_out is None or not left_out(w.key)
+    )
+    first = min(ranks, key=_rank, default=None)
+    return None if first is None else first[2]
 
 
 class _Owner:
     """A worker on the ring."""
 
-    __slots__ = ("key", "part", "points", "salt", "standing")
+    __slots__ = (
+        "key",
+        "number",
+        "part",
+        "points",
+        "salt",
+        "standing",
+        "weight",
+        "whole",
+    )
 
     def __init__(self, key: WorkerKey) -> None:
         self.key = key
-        digest = blake2b("/".join(key).encode(), digest_size=4 * POINTS).digest()
-        self.points: tuple[int, ...] = _points_of(digest)
-        self.salt = self.points[0] << BITS | self.points[1]
-        self.part = ALL
+        first = _some_points(key, 0)
+        self.salt = first[0] << BITS | first[1]
         self.standing: Standing
+        self.number = 0
+        self.weight = 0.0
+        self.points: tuple[int, ...] = first
+        self.whole = POINTS
+        """How many of the points are there for every key."""
+        self.part = 0
+        """Which part of the others is there for a key."""
 
-    def is_there_for(self, mark: int) -> bool:
-        """Whether it is there for the key of this ``mark``."""
-        return ((mark ^ self.salt) * MIX & MIXED) >> 32 < self.part
+    def weigh(self, weight: float) -> None:
+        """Have the points of this weight; a lighter one has the first of them."""
+        if weight == self.weight:
+            return
+        self.weight = weight
+        times = int(weight)
+        self.whole, self.part = times * POINTS, int((weight - times) * ALL)
+        more = POINTS if self.part else 0
+        if self.part * POINTS < ALL:
+            self.part *= POINTS
+            more = min(more, 1)
+        count = self.whole + more
+        points = self.points
+        while len(points) < count:
+            points += _some_points(self.key, len(points) // POINTS)
+        self.points = points[:count]
+
+    def has(self, nth: int, mark: int) -> bool:
+        """Whether this point of the last ones is there for the key of this ``mark``.
+
+        A key begins somewhere among them and has as many as the part makes, all around.
+        """
+        begin = ((mark ^ self.salt) * MIX & MIXED) >> 32
+        return (begin + nth * TURN) % ALL < self.part
+
+
+def _exponent(heaviest: float) -> int:
+    """By which power of two all weights are divided; the least change that helps."""
+    if LIGHTEST <= heaviest <= HEAVIEST:
+        return 0
+    mantissa, exponent = frexp(heaviest)
+    exponent -= mantissa == 0.5  # noqa: PLR2004 - an even power of two is its own
+    return exponent - 2 if heaviest > HEAVIEST else exponent
+
+
+def _some_points(key: WorkerKey, nth: int) -> tuple[int, ...]:
+    """The worker's ``nth`` `POINTS` points."""
+    name = "/".join(key).encode()
+    digest = blake2b(name, digest_size=4 * POINTS, salt=nth.to_bytes(2, "little"))
+    return _points_of(digest.digest())
 
 
 def _name(named: tuple[WorkerKey, _Owner]) -> WorkerKey:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
 from math import inf
 from random import Random
 from typing import Final, Literal, TypeAlias, get_args
@@ -32,7 +32,6 @@ from projections import (
     draw_weighted,
     groups,
     only,
-    rendezvous,
 )
 
 from .loads import Loads
@@ -126,11 +125,14 @@ class Picker:
         self, fleet: Fleet, wanted: Wanted, ask: Ask, kept_out: Collection[WorkerKey]
     ) -> Worker:
         found = candidates(fleet, wanted, (), fleet.visible)
-        if not callable(ask.policy):
-            name = (wanted, fleet.visible)
+        name, chosen = (wanted, fleet.visible), None
+        if ask.policy == "consistent_hash":
+            left_out = kept_out.__contains__ if kept_out else None
+            chosen = self._by_key(name, found, ask, left_out)
+        elif not callable(ask.policy):
             chosen = self._quickly(name, found, ask, kept_out)
-            if chosen is not None:
-                return self._sent(chosen)
+        if chosen is not None:
+            return self._sent(chosen)
         if kept_out:
             found = candidates(fleet, wanted, kept_out, fleet.visible)
         return self._closely(fleet, found, ask)
@@ -141,7 +143,14 @@ class Picker:
         whole = groups(fleet, wanted, kept_out, fleet.visible)
         name = ("group", wanted, fleet.visible)
         chosen = None
-        if not (kept_out or callable(ask.policy)):
+        if ask.policy == "consistent_hash":
+            # On the ring of all, so that only the keys of those kept out move.
+            entries, left_out = whole.entries, None
+            if kept_out:
+                entries = groups(fleet, wanted, (), fleet.visible).entries
+                left_out = _none_of(whole.entries)
+            chosen = self._by_key(name, entries, ask, left_out)
+        elif not (kept_out or callable(ask.policy)):
             chosen = self._quickly(name, whole.entries, ask, ())
         entry = (
             self._closely(fleet, whole.entries, ask)
@@ -171,9 +180,9 @@ class Picker:
             ranking = self._loads.ranking(name, found, in_order=by_load)
             some_busy = found.limited and ranking.any_busy
         if not (some_busy or kept_out):
-            return self._draw(name, found, ask, ranking, 0, kept_out)
-        for attempt in range(min(TRIES_MAX, max(TRIES, len(found) // WORTH))):
-            worker = self._draw(name, found, ask, ranking, attempt, kept_out)
+            return self._draw(name, found, ask, ranking, kept_out)
+        for _ in range(min(TRIES_MAX, max(TRIES, len(found) // WORTH))):
+            worker = self._draw(name, found, ask, ranking, kept_out)
             key = worker.key
             if key in kept_out:
                 continue
@@ -183,6 +192,31 @@ class Picker:
                 self._tally.all_busy += 1
                 return worker
         return None
+
+    def _by_key(
+        self,
+        name: Hashable,
+        found: Candidates,
+        ask: Ask,
+        left_out: Callable[[WorkerKey], bool] | None,
+    ) -> Registration | None:
+        """The owner of the key as if those to leave out were gone; None: all are.
+
+        So it is while some are busy: their keys go where they go when those leave.
+        """
+        ring, key = self._ring(name, found), ask.key or ""
+        if not found.limited:
+            return ring.owner(key, left_out)
+        ranking = self._loads.ranking(name, found, in_order=False)
+        if not ranking.any_busy:
+            return ring.owner(key, left_out)
+        worker = None
+        if ranking.any_free:
+            worker = ring.owner(key, _either(left_out, ranking.is_busy))
+        if worker is None:
+            worker = ring.owner(key, left_out)
+            self._tally.all_busy += worker is not None
+        return worker
 
     def _closely(self, fleet: Fleet, found: Candidates, ask: Ask) -> Worker:
         """One of ``found``, of whom nobody is to be left out but the busy."""
@@ -195,9 +229,7 @@ class Picker:
             ranking = self._loads.ranked(found)
         elif ranking.any_busy:
             self._tally.all_busy += 1
-        if ask.policy == "consistent_hash":
-            return self._sent(rendezvous(found, ask.key or ""))
-        return self._sent(self._draw(None, found, ask, ranking, 0, ()))
+        return self._sent(self._draw(None, found, ask, ranking, ()))
 
     def _draw(
         self,
@@ -205,17 +237,14 @@ class Picker:
         found: Candidates,
         ask: Ask,
         ranking: Ranking | None,
-        attempt: int,
         kept_out: Collection[WorkerKey],
     ) -> Registration:
-        """One of ``found`` by the policy; not always one that is not kept out."""
+        """One of ``found`` by a policy of chance, turns or load; maybe one kept out."""
         rng = ask.rng or self._rng
         if ask.policy == "weighted_random":
             return draw_weighted(found, rng)
         if ask.policy == "round_robin":
             return draw_in_turn(found, self._turn_of(name))
-        if ask.policy == "consistent_hash":
-            return self._ring(name, found).owner(ask.key or "", attempt)
         ranking = ranking or self._loads.ranking(name, found, in_order=True)
         return self._least(found, rng, ranking, kept_out)
 
@@ -296,3 +325,18 @@ def _check(ask: Ask) -> None:
 
 def _set_of(fleet: Fleet, worker: Worker) -> WorkerSetKey:
     return fleet.state.workers[worker.namespace, worker.worker_id].set_key
+
+
+def _none_of(found: Candidates) -> Callable[[WorkerKey], bool]:
+    """Whether a worker is not among ``found``."""
+    keys = {worker.key for _, workers in found.sets for worker in workers}
+    return lambda key: key not in keys
+
+
+def _either(
+    one: Callable[[WorkerKey], bool] | None, other: Callable[[WorkerKey], bool]
+) -> Callable[[WorkerKey], bool]:
+    """What holds for whom one of two holds; no first one holds for nobody."""
+    if one is None:
+        return other
+    return lambda key: one(key) or other(key)

@@ -20,6 +20,12 @@ from tests.support.hash_seeds import printed_under
 KEYS = [f"session-{n}" for n in range(4000)]
 
 
+@pytest.fixture(autouse=True)
+def one_by_one(monkeypatch):
+    """Small as they are, these rings follow changes as large ones do."""
+    monkeypatch.setattr(hashing, "ANEW", 2)
+
+
 def found(*steps):
     return candidates(fleet_after(*steps), Wanted(model=MODEL))
 
@@ -84,7 +90,7 @@ def test_the_hash_seed_of_the_process_does_not_matter():
     script = (
         "from tests.unit.test_hashing import *\n"
         "laid = ring(*workers(30), weighted(0.3, namespace='ns-1'))\n"
-        "print([laid.owner(key, n % 3).worker_id for n, key in enumerate(KEYS)])\n"
+        "print([laid.owner(key).worker_id for key in KEYS])\n"
         "print([rendezvous(found(*workers(9)), key).worker_id for key in KEYS[:99]])"
     )
     assert len({printed_under(seed, "-c", script) for seed in ("1", "2")}) == 1
@@ -149,15 +155,107 @@ def test_more_weight_only_brings_keys():
     assert owners(laid) == before
 
 
+def old_and_new(old, new, weight, fleet=0):
+    """Workers of weight 1 and others of ``weight``."""
+    steps = [registered(f"o{fleet}-{n}", namespace="old") for n in range(old)]
+    steps += [registered(f"n{fleet}-{n}", namespace="new") for n in range(new)]
+    return *steps, weighted(weight, namespace="new")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "weight"),
+    [
+        (1, 1, 0.5),
+        (1, 4, 0.1),
+        (4, 1, 0.1),
+        (2, 2, 0.5),
+        (1, 8, 0.1),
+        (10, 10, 0.1),
+        (1, 1, 3.0),
+        (4, 1, 1.0),
+        (2, 30, 0.03),
+    ],
+)
+def test_shares_follow_workers_times_weight_in_small_fleets(old, new, weight):
+    """Over many fleets: where a few points lie is chance, and chance evens out."""
+    fleets, keys, seen = 40, KEYS[:500], Counter()
+    for fleet in range(fleets):
+        laid = ring(*old_and_new(old, new, weight, fleet))
+        seen.update(laid.owner(key).namespace for key in keys)
+    fair = new * weight / (old + new * weight)
+    assert seen["new"] / (fleets * len(keys)) == pytest.approx(fair, rel=0.06, abs=3e-3)
+
+
+# ---- movement by weight ------------------------------------------------------------
+@pytest.mark.parametrize("weight", [0.1, 1.5, 2.0, 3.0, 4.0])
+def test_whoever_is_heaviest_comes_and_goes_with_its_own_keys_only(weight):
+    """Nobody's place depends on the weights of the others."""
+    laid = ring(*old_and_new(20, 0, weight))
+    before = owners(laid)
+    laid.match(found(*old_and_new(20, 1, weight)))
+    within = owners(laid)
+    assert {within[key] for key in KEYS if before[key] != within[key]} == {"n0-0"}
+    laid.match(found(*old_and_new(20, 0, weight)))
+    assert owners(laid) == before
+    taken = ids_of(within)["n0-0"] / len(KEYS)
+    assert taken <= 1.5 * weight / (20 + weight)
+
+
+def test_the_last_of_the_old_goes_with_its_own_keys_only():
+    for weight in (0.4, 0.1, 0.002):
+        laid = ring(*old_and_new(1, 18, weight))
+        before = owners(laid)
+        laid.match(found(*old_and_new(0, 18, weight)))
+        after = owners(laid)
+        moved = {before[key] for key in KEYS if before[key] != after[key]}
+        assert moved == {"o0-0"}, weight
+        assert len(set(after.values())) == 18
+
+
+@pytest.mark.parametrize(
+    ("weight", "light", "heavy"),
+    [(0.05, 16, 1), (2.0, 16, 32), (4.0, 16, 64), (5.0, 16, 48), (1e6, 1, 64)],
+)
+def test_points_stay_few_whatever_the_weights(weight, light, heavy):
+    """Only above the heaviest are all scaled; and 5 halved makes 32 and part of 16."""
+    laid = ring(*old_and_new(3, 2, weight))
+    assert len(laid._points) == 3 * light + 2 * heavy
+
+
+def test_a_light_worker_gets_its_share_in_each_small_fleet():
+    """Not by the luck of a point or two."""
+    for fleet in range(20):
+        laid = ring(*old_and_new(1, 4, 0.1, fleet))
+        share = sum(laid.owner(key).namespace == "new" for key in KEYS) / len(KEYS)
+        assert share == pytest.approx(0.4 / 1.4, rel=0.25), fleet
+
+
+def test_those_left_out_lose_their_keys_as_if_they_were_gone():
+    for light in ([], [weighted(0.3, namespace="ns-1")]):
+        laid = ring(*workers(12), *light)
+        before = owners(laid)
+        out = {("ns-1", "w4"), ("ns-2", "w8")}
+        without = [laid.owner(key, out.__contains__).worker_id for key in KEYS]
+        assert owners(laid) == before
+        rest = [w for n, w in enumerate(workers(12)) if n not in {4, 8}]
+        laid.match(found(*rest, *light))
+        assert without == list(owners(laid).values())
+
+
+def test_with_all_left_out_there_is_no_owner():
+    for light in ([], [weighted(0.01, namespace="ns-1")]):
+        assert ring(*workers(5), *light).owner("any", lambda _: True) is None
+
+
+def test_a_weight_beyond_seeing_gets_what_the_others_leave():
+    """It has no point that any of these keys sees; but it serves if nobody else may."""
+    laid = ring(*old_and_new(2, 1, 1e-300))
+    assert set(owners(laid).values()) == {"o0-0", "o0-1"}
+    only_new = laid.owner("any", lambda key: key[0] == "old")
+    assert only_new.worker_id == "n0-0"
+
+
 # ---- the rest ----------------------------------------------------------------------
-def test_another_attempt_is_mostly_another_worker_and_always_the_same():
-    laid = ring(*workers(20))
-    second = [laid.owner(key, 1).worker_id for key in KEYS]
-    same = sum(a == b for a, b in zip(second, owners(laid).values(), strict=True))
-    assert same / len(KEYS) == pytest.approx(1 / 20, abs=0.02)
-    assert second == [laid.owner(key, 1).worker_id for key in KEYS]
-
-
 def test_an_owner_is_given_as_it_is_now():
     laid = ring(*workers(3))
     laid.match(found(*workers(3), updated("w1", namespace="ns-1", address="http://n")))

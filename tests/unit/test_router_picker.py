@@ -7,8 +7,9 @@ import pytest
 
 from controlplane.errors import SettingsError
 from controlplane.router.loads import Loads
-from controlplane.router.picker import Ask, Picker
+from controlplane.router.picker import POLICIES, Ask, Picker
 from controlplane.telemetry import PickTally
+from events import Role
 from projections import Fleet, ModelNotFoundError, ModelUnavailableError, Wanted
 from tests.support.fleet_builder import (
     MODEL,
@@ -16,9 +17,10 @@ from tests.support.fleet_builder import (
     held,
     loaded,
     registered,
+    thresholds,
     weighted,
 )
-from tests.support.load_router import HandClock
+from tests.support.load_router import HandClock, Router
 
 WANTED = Wanted(model=MODEL)
 FOUR = fleet_after(
@@ -120,11 +122,69 @@ def test_leaving_one_out_leaves_the_others_shares_as_they_are(picker):
         assert seen[worker] / 6000 == pytest.approx(share, abs=0.03)
 
 
+KEYS = [f"k{n}" for n in range(300)]
+
+
+def by_key(picker, fleet, **options):
+    """The worker of each key by consistent_hash."""
+    options = {"fleet": fleet, "policy": "consistent_hash", **options}
+    return [pick(picker, key=key, **options).worker_id for key in KEYS]
+
+
+def test_the_keys_of_one_kept_out_go_where_they_go_when_it_leaves(picker, clock):
+    """One death must not warm the caches of two."""
+    steps = [registered(f"w{n}") for n in range(8)]
+    fleet, without = fleet_after(*steps), fleet_after(*steps[:3], *steps[4:])
+    gone, out = by_key(picker_of(clock), without), fleet.worker("prod", "w3")
+    assert by_key(picker, fleet, exclude=[out]) == gone
+    picker.eject(out, 5)
+    assert by_key(picker, fleet) == gone
+    others = [fleet.worker("prod", f"w{n}") for n in range(8) if n != 5]
+    assert set(by_key(picker, fleet, exclude=others)) == {"w5"}
+
+
+def test_so_do_those_of_a_group_that_is_kept_out(picker, clock):
+    steps = [
+        registered(
+            f"d{n}", role=Role.DECODE, needs=[[Role.PREFILL]], namespace=f"ns-{n}"
+        )
+        for n in range(4)
+    ]
+    steps += [registered("p", role=Role.PREFILL, namespace=f"ns-{n}") for n in range(4)]
+    fleet, without = fleet_after(*steps), fleet_after(*steps[:7])
+
+    def entries(picker, fleet, *out):
+        asks = [Ask("consistent_hash", key, exclude=out) for key in KEYS]
+        groups = [picker.pick_group(fleet, WANTED, ask) for ask in asks]
+        return [group[Role.DECODE].worker_id for group in groups]
+
+    gone = entries(picker_of(clock), without)
+    assert entries(picker, fleet, fleet.worker("ns-3", "p")) == gone
+    assert set(gone) == {"d0", "d1", "d2"}
+
+
+def test_the_keys_of_a_busy_one_go_where_they_go_when_it_leaves():
+    steps = [registered(f"w{n}") for n in range(5)]
+    router = Router(fleet_after(*steps, thresholds(busy_running=5)))
+    router.hear("w1", running=9)
+    gone = Router(fleet_after(*steps[:1], *steps[2:]))
+    assert by_key(router.picker, router.fleet) == by_key(gone.picker, gone.fleet)
+    out = router.fleet.worker("prod", "w2")
+    kept_out = by_key(router.picker, router.fleet, exclude=[out])
+    gone = Router(fleet_after(*steps[:1], *steps[3:]))
+    assert kept_out == by_key(gone.picker, gone.fleet)
+    assert router.tally.all_busy == 0
+    others = [router.fleet.worker("prod", f"w{n}") for n in range(5) if n != 1]
+    assert set(by_key(router.picker, router.fleet, exclude=others)) == {"w1"}
+    assert router.tally.all_busy == len(KEYS)
+
+
 def test_the_last_one_left_is_found_however_many_are_left_out(picker):
     fleet = fleet_after(*(registered(f"w{n:02}") for n in range(40)))
     out = [fleet.worker("prod", f"w{n:02}") for n in range(39)]
-    for policy in ("weighted_random", "round_robin", "least_loaded"):
-        assert set(ids(picker, 20, fleet=fleet, exclude=out, policy=policy)) == {"w39"}
+    for policy in POLICIES:
+        options = {"exclude": out, "policy": policy, "key": "any"}
+        assert set(ids(picker, 20, fleet=fleet, **options)) == {"w39"}
 
 
 def test_nobody_left_is_unavailable_and_says_why(picker):
