@@ -57,17 +57,24 @@ class Choosing:
         ``policy`` chooses among all that will do:
 
         - ``weighted_random``: a WorkerSet by routable workers x weight, then uniformly;
-        - ``round_robin``: one after the other, whatever their weights;
+        - ``round_robin``: one after the other, whatever their weights; whose turn it
+          is depends on what this router picked before for the same wish;
         - ``least_loaded``: whose latest report, with what was picked here since, leaves
           most room, by weight; a worker without a report, or with a fading one, gets
           its share by weight, so without any reports it is ``weighted_random``;
         - ``consistent_hash``: equal keys (``key`` is needed) go to one worker, the
-          keys of the others stay where they are when one comes or goes;
+          keys of the others stay where they are when one comes or goes, unless its
+          weight is the heaviest and above 4; keys of one that is left out or busy go
+          where they go when it leaves;
         - a callable gets all candidates and returns one.
 
         Where an operator set limits, a worker whose report reaches one is busy: every
         named policy passes it over while another is not; if all are busy, none is.
-        With a seeded ``rng``, equal fleets and equal loads, two routers pick the same.
+        With a seeded ``rng``, equal fleets and equal loads, two routers pick the same
+        (by ``round_robin``, if they did so before).
+
+        A worker is picked while every role that its own set needs is live; whether
+        those have what they need in turn, only `pick_group` asks.
 
         Raises `ModelNotFoundError` for a name never served, `ModelUnavailableError`
         when nobody can take it (``reasons`` counts why), before the first sync
@@ -102,7 +109,8 @@ class Choosing:
         are of the roles that its WorkerSet needs (of the first alternative whose every
         role has somebody), and of those that these need, chosen by the same policy.
         ``capability`` is the entry worker's; an adapter is everybody's but an
-        encoder's. Raises as `pick`; with nobody to complete a group
+        encoder's. Raises as `pick`, and where a needed role is live but lacks what it
+        needs itself, which `pick` does not ask; with nobody to complete a group
         `ModelUnavailableError` counts the entry workers as ``needs_unmet``.
         """
         self._check_usable(model)
