@@ -19,7 +19,7 @@ from uuid import UUID
 
 import controlplane as cp
 from controlplane.broker import Outgoing
-from projections import Epoch, Folding, FoldState, Position, take
+from projections import Epoch, Position, take
 from tests.bench.figures import Figure
 from tests.bench.lifecycles import lifecycle
 from tests.bench.processes import running
@@ -95,8 +95,7 @@ def speeds(rounds: list[dict]) -> list[Figure]:
 
 async def fill(plane: cp.Plane) -> None:
     """Append the events, and leave a snapshot as the projector does near the end."""
-    records, folding = lifecycle(EVENTS), Folding(FoldState())
-    stream = plane.names.log_stream
+    records, stream = lifecycle(EVENTS), plane.names.log_stream
     while batch := list(islice(records, BATCH)):
         messages = [
             Outgoing(
@@ -107,14 +106,11 @@ async def fill(plane: cp.Plane) -> None:
             for record in batch
         ]
         await plane.broker.store_batch(stream, messages)
-        for record in batch:
-            if record.revision <= SNAPSHOT_AT:
-                folding.add(record.record)
     log_id = (await plane.log.state()).log_id
+    state = (await plane.log.replay(SNAPSHOT_AT)).fold_state
     epoch = Epoch(count=1, fold_version=1, log_id=log_id, revision=0)
     place = Position(epoch=epoch, base=1, ordinal=1, delta_revision=SNAPSHOT_AT)
-    snapshot = take(folding.settled(), place)
-    assert await plane.feed.write_snapshot(snapshot, datetime.now(UTC))
+    assert await plane.feed.write_snapshot(take(state, place), datetime.now(UTC))
 
 
 async def probed(what: str, url: str) -> dict:
