@@ -29,9 +29,13 @@ class Load(msgspec.Struct, frozen=True, gc=False):
 
 
 def slots_of(capacity: Capacity) -> int:
-    """How many requests a worker of this capacity works on at once."""
-    ranks = capacity.data_parallel_size or 1
-    return (capacity.max_num_seqs or SLOTS) * ranks or SLOTS
+    """How many requests a worker of this capacity works on at once.
+
+    A number that is not above 0 says nothing: old logs have such.
+    """
+    ranks = max(1, capacity.data_parallel_size or 1)
+    seqs = max(0, capacity.max_num_seqs or 0)
+    return (seqs or SLOTS) * ranks
 
 
 def pressure(load: Load, slots: int) -> tuple[float, float]:

@@ -5,6 +5,7 @@ import pytest
 from events import Capacity
 from projections import Load, believed_for_s, is_busy, pressure, slots_of
 from projections.entities import Thresholds
+from projections.load import SLOTS
 
 
 def full(slots=100, **said):
@@ -77,3 +78,10 @@ def test_a_report_is_believed_while_fresh_and_then_ever_more_seldom():
 def test_a_load_that_says_nothing_knows_it():
     assert not Load().says_something
     assert Load(waiting=0).says_something
+
+
+@pytest.mark.parametrize("number", [-1, 0, None])
+def test_a_number_that_cannot_be_says_nothing_of_slots(number):
+    """An old log may have one; the worker must not look empty for ever."""
+    assert slots_of(Capacity(max_num_seqs=number)) == SLOTS
+    assert slots_of(Capacity(max_num_seqs=8, data_parallel_size=number)) == 8
