@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -77,6 +77,7 @@ class Moves(NamedTuple):
 
 
 Policy: TypeAlias = Callable[[Sequence[Worker]], Worker]
+_Place: TypeAlias = tuple[Namespace, ModelName, Role]
 Namespaces: TypeAlias = Callable[[Namespace], bool]
 
 
@@ -88,6 +89,7 @@ def candidates(
 ) -> Candidates:
     """The workers that will do; worked out once per fleet and wish.
 
+    ``exclude`` are left out; as a mapping, to the reason that is counted for them.
     ``visible`` says which namespaces may be picked from; without it, the fleet's lens.
     Raises `ModelNotFoundError` for a name that was never served and
     `ModelUnavailableError` when nobody will do, with the reasons counted.
@@ -259,15 +261,39 @@ def _nobody(
     if wanted.model not in fleet.state.known:
         return ModelNotFoundError(model=wanted.model)
     reasons: Counter[str] = Counter()
-    right = {meaning.key for meaning in _sets(fleet, wanted, visible)}
+    right = {m.key: m for m in _sets(fleet, wanted, visible)}
+    partners = _partners(wanted, right.values())
     for meaning in _sets_of_model(fleet, wanted, visible):
+        is_right, place = meaning.key in right, _place(meaning.key, meaning.key.role)
         for worker in meaning.members.workers.values():
             why: list[str] = []
-            if meaning.key in right:
+            fits = is_right and _fits(worker, wanted)
+            if fits or place in partners:
                 why += blockers(fleet.state, meaning, worker)
-            if worker.key in exclude:
-                why.append("excluded")
+            if fits and worker.key in exclude:
+                why.append(_reason(exclude, worker.key))
             reasons.update(why or ("no_match",))
     return ModelUnavailableError(
         model=wanted.model, reasons=dict(sorted(reasons.items()))
     )
+
+
+def _partners(wanted: Wanted, sets: Iterable[SetMeaning]) -> set[_Place]:
+    """Where the entry workers' needs are looked for: what is wrong there is why not."""
+    if wanted.role is not None:
+        return set()
+    return {
+        _place(meaning.key, role)
+        for meaning in sets
+        for roles in meaning.members.needs
+        for role in roles
+        if any(_fits(worker, wanted) for worker in meaning.members.workers.values())
+    }
+
+
+def _place(key: WorkerSetKey, role: Role) -> _Place:
+    return key.namespace, key.model, role
+
+
+def _reason(exclude: Collection[WorkerKey], key: WorkerKey) -> str:
+    return exclude[key] if isinstance(exclude, Mapping) else "excluded"

@@ -77,9 +77,13 @@ class Choosing:
         those have what they need in turn, only `pick_group` asks.
 
         Raises `ModelNotFoundError` for a name never served, `ModelUnavailableError`
-        when nobody can take it (``reasons`` counts why), before the first sync
+        when nobody can take it (``reasons`` counts why: what blocks those who would
+        do and the partners they lack, ``excluded``, ``ejected``, and ``no_match`` for
+        what was not asked for), before the first sync
         (nobody knows yet what was served), or if the view is staler than
-        ``max_stale_s``; `SettingsError` for a policy that is none or lacks its key.
+        ``max_stale_s``; `SettingsError` for a policy that is none, lacks its key or
+        returns nobody it was given, for an ``exclude`` of others than workers, and an
+        ``rng`` that is none.
         """
         self._check_usable(model)
         wanted = Wanted(
@@ -121,7 +125,10 @@ class Choosing:
         return self._picker.pick_group(self.fleet, wanted, ask)
 
     def eject(self, worker: Worker, for_s: float = 5.0) -> None:
-        """Do not pick ``worker`` for a while: a connection to it failed here."""
+        """Do not pick ``worker`` for a while: a connection to it failed here.
+
+        Raises `SettingsError` if it is no `Worker`, or ``for_s`` no finite time.
+        """
         self._picker.eject(worker, for_s)
         self._teller.report("ejected")
 

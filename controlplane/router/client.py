@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary
 
 from controlplane.broker import Broker, Subscription
 from controlplane.clock import Clock
-from controlplane.errors import SettingsError
 from controlplane.eventlog import EventLog
 from controlplane.logs import get_logger
 from controlplane.presence import Presence
@@ -29,6 +28,7 @@ from projections import (
 
 from .catching import NotYetError, catch_up
 from .changes import ChangeReader
+from .checking import check_seconds
 from .choosing import Choosing
 from .core import CatchUp, Core, Diverged, Effect, Moved, Source
 from .counting import Counting
@@ -78,9 +78,8 @@ class RouterView(Lifetime, Choosing):
         ``max_stale_s`` that nothing can keep.
         """
         super().__init__()
-        if max_stale_s is not None and not max_stale_s > 0:
-            rule = "more than 0 seconds"
-            raise SettingsError(field="max_stale_s", value=max_stale_s, rule=rule)
+        if max_stale_s is not None:
+            max_stale_s = check_seconds("max_stale_s", max_stale_s, above=True)
         self.name = name
         self.tally = PickTally() if metrics is None else metrics.tally
         self._counting = Counting(metrics)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from math import inf
 from random import Random
 from typing import Final, Literal, TypeAlias, get_args
@@ -34,6 +34,13 @@ from projections import (
     only,
 )
 
+from .checking import (
+    check_chance,
+    check_chosen,
+    check_seconds,
+    check_worker,
+    check_workers,
+)
 from .loads import Loads
 from .ranking import Ranking
 
@@ -81,7 +88,7 @@ class Picker:
     def pick(self, fleet: Fleet, wanted: Wanted, ask: Ask) -> Worker:
         """A worker out of ``fleet``. Raises as `RouterView.pick`."""
         _check(ask)
-        kept_out = self._kept_out(ask.exclude) if ask.exclude or self._ejected else ()
+        kept_out = self._kept_out(ask.exclude) if ask.exclude or self._ejected else {}
         try:
             worker = self._pick(fleet, wanted, ask, kept_out)
         except (ModelNotFoundError, ModelUnavailableError) as error:
@@ -103,10 +110,13 @@ class Picker:
         return group
 
     def eject(self, worker: Worker, for_s: float) -> None:
-        """Do not pick ``worker`` for ``for_s`` seconds."""
+        """Do not pick ``worker`` for ``for_s`` seconds.
+
+        Raises `SettingsError` for what is no worker, or no finite time.
+        """
+        key, for_s = check_worker("worker", worker), check_seconds("for_s", for_s)
         self._forgive()
-        until = self._clock.monotonic() + for_s
-        self._ejected[worker.namespace, worker.worker_id] = until
+        self._ejected[key] = self._clock.monotonic() + for_s
 
     @property
     def ejected(self) -> tuple[WorkerKey, ...]:
@@ -122,7 +132,7 @@ class Picker:
 
     # ---- choosing --------------------------------------------------------------
     def _pick(
-        self, fleet: Fleet, wanted: Wanted, ask: Ask, kept_out: Collection[WorkerKey]
+        self, fleet: Fleet, wanted: Wanted, ask: Ask, kept_out: Mapping[WorkerKey, str]
     ) -> Worker:
         found = candidates(fleet, wanted, (), fleet.visible)
         name, chosen = (wanted, fleet.visible), None
@@ -138,7 +148,7 @@ class Picker:
         return self._closely(fleet, found, ask)
 
     def _group(
-        self, fleet: Fleet, wanted: Wanted, ask: Ask, kept_out: Collection[WorkerKey]
+        self, fleet: Fleet, wanted: Wanted, ask: Ask, kept_out: Mapping[WorkerKey, str]
     ) -> dict[Role, Worker]:
         whole = groups(fleet, wanted, kept_out, fleet.visible)
         name = ("group", wanted, fleet.visible)
@@ -221,7 +231,8 @@ class Picker:
     def _closely(self, fleet: Fleet, found: Candidates, ask: Ask) -> Worker:
         """One of ``found``, of whom nobody is to be left out but the busy."""
         if callable(ask.policy):
-            return ask.policy(found.workers(fleet))
+            offered = found.workers(fleet)
+            return check_chosen(offered, ask.policy(offered))
         ranking = self._loads.ranked(found)
         if ranking.any_busy and ranking.any_free:
             busy = ranking.is_busy
@@ -298,10 +309,13 @@ class Picker:
         return derive_routable(worker)
 
     # ---- leaving out -----------------------------------------------------------
-    def _kept_out(self, exclude: Collection[Worker]) -> Collection[WorkerKey]:
+    def _kept_out(self, exclude: Collection[Worker]) -> Mapping[WorkerKey, str]:
+        """Who is not to be picked, and what that is called."""
         self._forgive()
-        keys = {(worker.namespace, worker.worker_id) for worker in exclude}
-        return keys | self._ejected.keys()
+        out = dict.fromkeys(self._ejected, "ejected")
+        if exclude:
+            out.update(dict.fromkeys(check_workers("exclude", exclude), "excluded"))
+        return out
 
     def _forgive(self) -> None:
         now = self._clock.monotonic()
@@ -313,7 +327,9 @@ class Picker:
 
 
 def _check(ask: Ask) -> None:
-    """Raise `SettingsError` for a policy that is none, or lacks its key."""
+    """Raise `SettingsError` for a wrong ``policy``, ``key`` or ``rng``."""
+    if ask.rng is not None:
+        check_chance(ask.rng)
     if ask.policy == "consistent_hash":
         if not isinstance(ask.key, str):
             rule = "a string: policy consistent_hash gives equal keys to one worker"

@@ -134,7 +134,7 @@ async def _ends_at_once(view):
             await view.wait_for(99, None)
 
 
-@pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf"), "x", True])
 async def test_what_no_view_can_keep_is_refused_at_once(cell, tmp_path, seconds):
     with pytest.raises(SettingsError) as caught:
         view_of(cell, max_stale_s=seconds)

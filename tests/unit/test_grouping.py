@@ -8,6 +8,7 @@ from projections import (
     ModelNotFoundError,
     ModelUnavailableError,
     Wanted,
+    candidates,
     groups,
 )
 from tests.support.fleet_builder import (
@@ -98,11 +99,13 @@ def test_partners_whose_own_needs_lack_somebody_are_no_partners():
         registered("p", role=PREFILL, needs=[[ENCODE]]),
     )
     assert refused(fleet) == {"needs_unmet": 1}
+    # A pick asks for live roles only: what is live here may be picked by itself.
+    assert candidates(fleet, Wanted(model=MODEL)).ends == (1,)
 
 
 def test_nobody_at_all_is_said_as_by_a_pick():
     fleet = fleet_after(*pair("a"), held("a-p", namespace="a"))
-    assert refused(fleet) == {"needs_unmet": 1, "no_match": 1}
+    assert refused(fleet) == {"needs_unmet": 1, "held": 1}
     with pytest.raises(ModelNotFoundError):
         grouped(fleet, model="never")
 

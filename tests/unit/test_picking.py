@@ -160,6 +160,33 @@ def test_what_is_excluded_is_not_picked():
     assert able(fleet) == ["w1", "w2"]
 
 
+def test_whoever_excludes_may_say_why():
+    fleet = fleet_after(registered("w1"), registered("w2"))
+    why = {(NAMESPACE, "w1"): "ejected", (NAMESPACE, "w2"): "excluded"}
+    assert refusal(fleet, exclude=why) == {"ejected": 1, "excluded": 1}
+
+
+def test_what_is_wrong_with_a_partner_is_why_nobody_does():
+    decode = registered("d", role=Role.DECODE, needs=[[Role.PREFILL]])
+    other = starting("p", role=Role.PREFILL, namespace="other")
+    fleet = fleet_after(decode, starting("p", role=Role.PREFILL), other)
+    assert refusal(fleet) == {"needs_unmet": 1, "starting": 1, "no_match": 1}
+    assert refusal(fleet, role=Role.DECODE) == {"needs_unmet": 1, "no_match": 2}
+    assert refusal(fleet, capability="vision") == {"no_match": 3}
+
+
+def test_only_who_has_the_adapter_says_why_it_is_not_picked():
+    having = starting("w1", adapters=("sql",))
+    needy = {"role": Role.DECODE, "needs": [[Role.PREFILL]], "namespace": "other"}
+    fleet = fleet_after(having, registered("d", **needy))
+    assert refusal(fleet, model="sql") == {"starting": 1, "no_match": 1}
+    assert refusal(fleet, adapter="sql") == {"starting": 1, "no_match": 1}
+    assert refusal(fleet, model="sql", exclude=[("other", "d")]) == {
+        "starting": 1,
+        "no_match": 1,
+    }
+
+
 def test_only_visible_namespaces_are_picked():
     fleet = fleet_after(registered("w1"), registered("w2", namespace="prod2"))
     assert able(fleet, visible=lambda name: name == NAMESPACE) == ["w1"]

@@ -1,6 +1,7 @@
 """A router's picks: policies, ejections, exclusions, and what is kept of them."""
 
 from collections import Counter
+from math import inf, nan
 from random import Random
 
 import pytest
@@ -56,6 +57,10 @@ def pick(picker, fleet=FOUR, wanted=WANTED, policy="weighted_random", **options)
     return picker.pick(fleet, wanted, Ask(policy, **options))
 
 
+def workers_of(fleet):
+    return [fleet.worker(*key) for key in sorted(fleet.state.workers)]
+
+
 def ids(picker, count, **options):
     return [pick(picker, **options).worker_id for _ in range(count)]
 
@@ -96,6 +101,38 @@ def test_a_callers_policy_gets_those_who_will_do(picker):
 def test_an_unknown_policy_is_a_wrong_setting(picker):
     with pytest.raises(SettingsError, match="policy 'best'"):
         pick(picker, policy="best")
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("exclude", {"exclude": ["w1"]}),
+        ("exclude", {"exclude": [("a", "a1")]}),
+        ("exclude", {"exclude": "a1"}),
+        ("exclude", {"exclude": 5}),
+        ("exclude", {"exclude": [None]}),
+        ("rng", {"rng": 5}),
+        ("policy's choice", {"policy": lambda _: None}),
+        ("policy's choice", {"policy": lambda _: "a1"}),
+        ("policy's choice", {"policy": lambda _: FOUR.worker("prod", "q1")}),
+    ],
+)
+def test_a_wrong_wish_is_a_wrong_setting(picker, field, options):
+    for choose in (picker.pick, picker.pick_group):
+        with pytest.raises(SettingsError) as caught:
+            choose(FOUR, WANTED, Ask(**options))
+        assert caught.value.field == field
+
+
+@pytest.mark.parametrize("for_s", [inf, -inf, nan, -1, "x", None, True, 10**400])
+def test_only_a_finite_time_ejects(picker, for_s):
+    """An infinite one would silence what a router tells of itself: JSON has none."""
+    with pytest.raises(SettingsError, match=r"for_s .* finite number"):
+        picker.eject(FOUR.worker("a", "a1"), for_s)
+    with pytest.raises(SettingsError, match="worker 'a1'"):
+        picker.eject("a1", 5)
+    assert picker.ejections == ()
+    picker.eject(FOUR.worker("a", "a1"), 0)
 
 
 @pytest.mark.parametrize("policy", ["weighted_random", "round_robin", "least_loaded"])
@@ -192,8 +229,11 @@ def test_nobody_left_is_unavailable_and_says_why(picker):
     picker.eject(fleet.worker("prod", "a"), 5)
     with pytest.raises(ModelUnavailableError) as caught:
         pick(picker, fleet=fleet)
-    assert caught.value.reasons == {"excluded": 1, "held": 1}
-    assert picker._tally.failed["model_unavailable"] == 1
+    assert caught.value.reasons == {"ejected": 1, "held": 1}
+    with pytest.raises(ModelUnavailableError) as caught:
+        pick(picker, fleet=fleet, exclude=workers_of(fleet))
+    assert caught.value.reasons == {"excluded": 2, "held": 1}
+    assert picker._tally.failed["model_unavailable"] == 2
     assert picker._tally.picked == 0
 
 
