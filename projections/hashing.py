@@ -67,8 +67,6 @@ class Ring:
         """Begin empty."""
         self._found: Candidates | None = None
         self._owners: dict[WorkerKey, _Owner] = {}
-        self._partial: set[WorkerKey] = set()
-        """Those with points that are not there for every key."""
         self._exponent = 0
         self._laid: list[_Owner] = []
         """Owners by their numbers; one that left may leave a gap, taken again soon."""
@@ -86,7 +84,6 @@ class Ring:
         anew = anew or exponent != self._exponent
         for key in moved.gone:
             owner = self._owners.pop(key)
-            self._partial.discard(key)
             if not anew:
                 self._take_off(owner)
         for key, standing in moved.put.items():
@@ -111,8 +108,11 @@ class Ring:
         except UnicodeEncodeError:
             text = key.encode(errors="surrogatepass")
         probes = _probes_of(blake2b(text, digest_size=4 * PROBES).digest())
-        if left_out is None and not self._partial:
-            return self._nearest(probes).standing.worker
+        number = self._nearest(probes)
+        nth, nearest = number & NTH, self._laid[number >> NTH_BITS]
+        is_there = not nth or nearest.has(nth, _mark(probes))
+        if is_there and (left_out is None or not left_out(nearest.key)):
+            return nearest.standing.worker
         owner = self._nearest_there(probes, left_out)
         if owner is not None:
             return owner.standing.worker
@@ -120,8 +120,8 @@ class Ring:
         return None if self._found is None else rendezvous(self._found, key, left_out)
 
     # ---- looking ---------------------------------------------------------------
-    def _nearest(self, probes: tuple[int, ...]) -> _Owner:
-        """Whose point follows a probe most closely."""
+    def _nearest(self, probes: tuple[int, ...]) -> int:
+        """Whose point follows a probe most closely, there or not: its number."""
         points, starts, shift = self._points, self._starts, self._shift
         end, nearest, found = len(points), MASK + 1, 0
         for probe in probes:
@@ -132,15 +132,15 @@ class Ring:
             distance = (points[place] - probe) & MASK
             if distance < nearest:
                 nearest, found = distance, place
-        return self._laid[self._numbers[found] >> NTH_BITS]
+        return self._numbers[found]
 
     def _nearest_there(
         self, probes: tuple[int, ...], left_out: LeftOut | None
     ) -> _Owner | None:
-        """The same among those points that are there, if any is."""
+        """Whose does among the points that are there, if any is."""
         points, numbers, laid = self._points, self._numbers, self._laid
         starts, shift, end = self._starts, self._shift, len(points)
-        mark = probes[0] << BITS | probes[1]
+        mark = _mark(probes)
         nearest, found = MASK + 1, None
         for probe in probes:
             arc = probe >> shift
@@ -197,10 +197,6 @@ class Ring:
 
     def _shape(self, owner: _Owner) -> None:
         owner.weigh(ldexp(owner.standing.weight, -self._exponent))
-        if len(owner.points) > owner.whole:
-            self._partial.add(owner.key)
-        else:
-            self._partial.discard(owner.key)
 
     def _put_on(self, owner: _Owner) -> None:
         number = self._free.pop() if self._free else len(self._laid)
@@ -269,7 +265,7 @@ class _Owner:
     def __init__(self, key: WorkerKey) -> None:
         self.key = key
         first = _some_points(key, 0)
-        self.salt = first[0] << BITS | first[1]
+        self.salt = _mark(first)
         self.standing: Standing
         self.number = 0
         self.weight = 0.0
@@ -312,6 +308,11 @@ def _exponent(heaviest: float) -> int:
     mantissa, exponent = frexp(heaviest)
     exponent -= mantissa == 0.5  # noqa: PLR2004 - an even power of two is its own
     return exponent - 2 if heaviest > HEAVIEST else exponent
+
+
+def _mark(numbers: tuple[int, ...]) -> int:
+    """A key by its probes, or a worker by its points, as one number of 64 bits."""
+    return numbers[0] << BITS | numbers[1]
 
 
 def _some_points(key: WorkerKey, nth: int) -> tuple[int, ...]:
