@@ -19,6 +19,7 @@ from events import (
     Namespace,
     Revision,
     Role,
+    Status,
     WorkerId,
     check_model,
     check_namespace,
@@ -71,7 +72,8 @@ class DrainResult(msgspec.Struct, frozen=True, kw_only=True):
     """Where a worker stands that was asked to drain."""
 
     safe_to_delete: bool
-    """It has said that it is drained, or it is gone."""
+    """It drained, or it is gone. Who says ``drained`` without ``draining`` before, as a
+    sidecar whose engine crashed, must stay so for 2 s."""
     state: DrainState
     """Its status. ``gone``: it left after draining, or was absent for 2 s; ``away``:
     absent for less, so it may be between two lives; ``never_seen``: no record of the
@@ -284,12 +286,9 @@ def _count_of(wanted: Wanted) -> int | None:
 async def _drain_result(
     view: RouterView, key: tuple[Namespace, WorkerId], departure: Departure
 ) -> DrainResult:
-    state: DrainState = "away"
     worker = view.fleet.state.workers.get(key)
     if worker is None:
-        state = await departure.absent(view.revision)
-        worker = view.fleet.state.workers.get(key)  # it came while the log was asked
-    if worker is not None:
-        departure.present()
-        state = worker.status.value
-    return DrainResult(safe_to_delete=state in ("gone", "drained"), state=state)
+        absence = await departure.absent(view.revision)
+        return DrainResult(safe_to_delete=absence == "gone", state=absence)
+    ended = worker.status is Status.DRAINED and await departure.stays(view.revision)
+    return DrainResult(safe_to_delete=ended, state=worker.status.value)

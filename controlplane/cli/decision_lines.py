@@ -155,8 +155,8 @@ def drain_lines(result: DrainResult, name: str, timeout_s: float) -> list[Text]:
         take_back = f"if the name is wrong, lift its hold: controlplane resume {name}"
         return _bad(f"never seen: no record of the log names {name}", take_back)
     next_step = "wait longer with --timeout, or look: controlplane workers"
-    if result.state == "away":
-        return _bad(said, "it is absent, but may be between two lives", next_step)
+    if result.state in ("away", "drained"):
+        return _bad(said, "it must stay so for 2 s: it may be started again", next_step)
     return _bad(f"{said} is {result.state}", next_step)
 
 

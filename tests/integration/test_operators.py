@@ -132,6 +132,21 @@ async def test_between_two_lives_a_worker_is_away_and_gone_when_it_stays_so():
         assert time.monotonic() - started > GONE_S / 2
 
 
+async def test_a_crash_that_says_drained_is_no_end_before_it_stays_so():
+    """A sidecar whose engine crashed says so, and is started again by whoever does."""
+    async with cp.local() as plane:
+        async with plane.worker(spec("w1")) as w1:
+            await w1.drained(reason="the child ended with exit code 1")
+            crashed = await plane.wait_drained("prod", "w1", timeout_s=0)
+            assert crashed == cp.DrainResult(safe_to_delete=False, state="drained")
+        away = await plane.wait_drained("prod", "w1", timeout_s=0)
+        assert away == cp.DrainResult(safe_to_delete=False, state="away")
+        async with plane.worker(spec("w1")) as again:
+            await again.drained()
+            stayed = await plane.wait_drained("prod", "w1", timeout_s=30)
+            assert stayed == cp.DrainResult(safe_to_delete=True, state="drained")
+
+
 async def test_a_hold_takes_back_the_request_but_not_the_traffic():
     async with cp.local() as plane, plane.view() as view:
         await plane.request_drain("prod", "w1", "early")
