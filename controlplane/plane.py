@@ -344,9 +344,9 @@ class Plane(Operators):
         """Wait until a worker is drained, or gone: it is safe to delete then.
 
         Gone is who left after draining, or was absent for 2 s: one that crashes and
-        is started again within that is not, nor drained if it said so without draining. Returns what came of it within
-        ``timeout_s``, and at once when no record of the log names the worker. See
-        `request_drain`.
+        is started again within that is not, nor drained if it never was draining.
+        Returns what came of it within ``timeout_s``, and at once when no record of the
+        log names the worker. See `request_drain`.
         """
         return await self._gate.drained(namespace, worker_id, timeout_s)
 
