@@ -222,6 +222,9 @@ class Hands:
     async def _expire(self, effect: Expire) -> None:
         life = effect.life
         try:
+            if life.ended and not await self._is_still_so():
+                _log.info("expiry left: the log is another", worker_id=life.worker_id)
+                return
             plan = await self._expiry_plan(effect)
             try:
                 await self._append_expiry(plan)
@@ -246,6 +249,18 @@ class Hands:
                 incarnation=life.incarnation,
                 silent_for_s=round(effect.silent_for_s, 3),
             )
+
+    async def _is_still_so(self) -> bool:
+        """Whether the log still holds the last record that was folded.
+
+        An end that the log lost is none: the life may be the current one again, and
+        of those who hold ports only nothing else in the batch would show that.
+        """
+        fold, log = self._core.fold, self._tools.log
+        record = await log.at(fold.revision)
+        if record is not None:
+            return record.fingerprint == fold.fingerprint
+        return (await log.state()).last_revision >= fold.revision  # else: purged
 
     async def _append_expiry(self, plan: list[Pending]) -> None:
         for start in range(0, len(plan), BATCH_MAX):

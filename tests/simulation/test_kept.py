@@ -9,6 +9,7 @@ from controlplane import presence
 from controlplane.projector import recovery
 from controlplane.projector.caretaker import Inquiry
 from controlplane.projector.core import Core
+from controlplane.projector.hands import Hands
 from controlplane.projector.line import DeltaLine
 from controlplane.projector.service import ProjectorService
 from controlplane.recognition import Recognition
@@ -195,6 +196,7 @@ UNMENDED = {
     "blind-before": Patch(LeaseBook, "canary_returned", _all_the_blindness),
     "synced-amid": Patch(Syncing, "_is_held", _end_asked_last),
     "claims-stayed": Patch(Inquiry, "claimed_here", _yes),
+    "end-was-lost": Patch(Hands, "_is_still_so", _answers(value=True)),
     "next-life-lost": Everywhere(standing.judge, _end_of_any_life),
     "followed-at-the-end": Patch(Ending, "_may_not_know", always(value=False)),
     "told-anomalies": Patch(router_core.Core, "_not_below", _with_its_own_anomalies),
