@@ -15,7 +15,8 @@ from typing import Final, Self
 
 import msgspec
 from nats.aio.client import PING_PROTO, Client
-from nats.errors import MaxPayloadError
+from nats.aio.transport import TcpTransport
+from nats.errors import MaxPayloadError, SecureConnWantedError
 
 from controlplane.broker.parsing import MessageParser
 from controlplane.broker.translate import denied, denied_subject
@@ -92,6 +93,18 @@ class Link(Client):
         self._inbox = f"{self.new_inbox()}."
         await self.listen(f"{self._inbox}*", self._on_answer)
         return self
+
+    def _connect_command(self) -> bytes:
+        """Who we are, for the server; not in the clear where TLS was asked for."""
+        transport, server = self._transport, self._current_server
+        wanted = self.options.get("tls") is not None or (
+            server is not None and server.uri.scheme == "tls"
+        )
+        if wanted and isinstance(transport, TcpTransport):
+            writer = transport._io_writer  # noqa: SLF001 - it goes by no other name
+            if writer is None or writer.get_extra_info("ssl_object") is None:
+                raise SecureConnWantedError
+        return super()._connect_command()
 
     @property
     def up(self) -> bool:

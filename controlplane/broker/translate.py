@@ -44,6 +44,7 @@ _NO_SPACE: Final = {10002, 10023, 10028, 10047}
 SERVER_FAULT: Final = 500
 UNAVAILABLE: Final = 503
 _LAST: Final = re.compile(r"wrong last sequence: (\d+)")
+_IN_THE_CLEAR: Final = str(nats.errors.SecureConnWantedError())
 _REFUSAL: Final = re.compile(
     r"authorization|authentication|credential|nkey|jwt", re.IGNORECASE
 )
@@ -75,7 +76,10 @@ def nats_errors(*, url: str, doing: str) -> Iterator[None]:
 
 
 def refusal_of(error: Exception, *, url: str) -> SettingsError | None:
-    """Whether a failed connection was a refusal of the credentials."""
+    """Whether a failed connection was a refusal: of the credentials, or by us."""
+    if _IN_THE_CLEAR in str(error):
+        rule = "the server must offer TLS: nothing is sent there in the clear"
+        return SettingsError(field="tls", value=url, rule=rule)
     if not _REFUSAL.search(str(error)):
         return None
     return SettingsError(
