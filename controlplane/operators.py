@@ -230,4 +230,4 @@ def _is_number(value: object) -> bool:
     """Whether it is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(value)
+    return isinstance(value, int) or math.isfinite(value)

@@ -117,6 +117,8 @@ def _explain(error: BaseException, *, debug: bool) -> int:
         usage = isinstance(error, CycloptsError)
         said = sentence(error)
         if usage:
+            # Of an unknown command it lists a few others: the help has all of them.
+            said = said.partition(" Available commands:")[0]
             said = f"{said.rstrip('.')}; see: {_help(error)}"
         _say(f"controlplane: {said}\n")
     if isinstance(error, OSError):

@@ -144,10 +144,16 @@ def ready_lines(
     return _bad(f"{said}: {have}", f"in the way: {reasons}" if reasons else "", who)
 
 
-def drain_lines(result: DrainResult, name: str, timeout_s: float) -> list[Text]:
-    """Where a worker stands that was to drain within ``timeout_s``."""
+def drain_lines(
+    result: DrainResult, name: str, timeout_s: float, word: str = ""
+) -> list[Text]:
+    """Where a worker stands that was to drain within ``timeout_s``.
+
+    ``word``: what it said last itself; it may have had a deadline of its own.
+    """
     if result.safe_to_delete:
-        return _good(f"{result.state}: {name} is safe to delete")
+        said = f"it said: {word}" if word else ""
+        return _good(f"{result.state}: {name} is safe to delete", said)
     said = f"not drained within {timeout_s:g} s: {name}"
     if result.state == "unknown":
         return _bad(said, NO_VIEW)
@@ -160,8 +166,11 @@ def drain_lines(result: DrainResult, name: str, timeout_s: float) -> list[Text]:
     return _bad(f"{said} is {result.state}", next_step)
 
 
-def _good(said: str) -> list[Text]:
-    return [Text(shown(said), style=GOOD)]
+def _good(said: str, *more: str) -> list[Text]:
+    return [
+        Text(shown(said), style=GOOD),
+        *note_lines(line for line in more if line),
+    ]
 
 
 def _bad(said: str, *more: str) -> list[Text]:

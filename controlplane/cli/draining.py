@@ -6,7 +6,14 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from events import Namespace, WorkerId
+from controlplane.plane import Plane
+from events import (
+    Namespace,
+    WorkerDeregistered,
+    WorkerId,
+    WorkerStatusChanged,
+    worker_subject,
+)
 
 from .deciding import author_of, noted, parse_worker
 from .decision_lines import Decided, drain_lines, worker_notes
@@ -29,8 +36,10 @@ def drain(
 ) -> int:
     """Hold a worker and ask it to finish what it has.
 
-    With --wait: 0 when it is drained or gone, so safe to delete; 1 when time is up.
-    The hold stands until resume, also for its next life.
+    With --wait: 0 when it is drained or gone, so safe to delete; 1 when time is up. The
+    worker itself says when: a sidecar by its own --drain-timeout at the latest, and
+    then the last line tells what was still in flight. The hold stands until resume,
+    also for its next life.
 
     Parameters
     ----------
@@ -75,9 +84,23 @@ async def _drain(
                 print_document(decided.document())
             return OK
         result = await plane.wait_drained(*where, timeout_s)
+        word = await _last_word(plane, where)
     if options.output == "table":
-        print_lines(drain_lines(result, name, timeout_s))
+        print_lines(drain_lines(result, name, timeout_s, word))
     else:
-        became = {"state": result.state, "safe_to_delete": result.safe_to_delete}
+        became = {
+            "state": result.state,
+            "safe_to_delete": result.safe_to_delete,
+            "said": word,
+        }
         print_document({**decided.document(), **became})
     return OK if result.safe_to_delete else NO
+
+
+async def _last_word(plane: Plane, where: tuple[Namespace, WorkerId]) -> str:
+    """Why the worker says that it drained or left, if it was it who spoke last."""
+    record = await plane.log.last(worker_subject(*where))
+    event = None if record is None else record.event
+    if isinstance(event, WorkerStatusChanged | WorkerDeregistered):
+        return event.reason
+    return ""

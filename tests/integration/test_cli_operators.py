@@ -57,12 +57,26 @@ async def test_a_drain_ends_when_it_is_safe_to_delete_or_at_its_deadline(plane):
         "notes": [],
         "state": "drained",
         "safe_to_delete": True,
+        "said": "",
     }
     assert late.code == 1, late
     assert late.lines[0].startswith("asked prod/stuck to drain: revision ")
     assert late.lines[1] == "not drained within 0.5 s: prod/stuck is ready"
     event = (await plane.log.at(revision)).event
     assert (event.drain, event.by, event.reason) == (True, "alice", "rollout")
+
+
+async def test_why_a_worker_calls_itself_drained_is_said(plane):
+    """It may have had a deadline of its own, with requests in flight."""
+    async with plane.worker(spec("w1")) as worker:
+        await worker.drain()
+        await worker.set_status(cp.Status.DRAINED, "time was up, 5 in flight")
+        done = await command("drain", "prod/w1", "--wait", NATS_URL=plane.url)
+    assert done.code == 0, done
+    assert done.lines[1:] == [
+        "drained: prod/w1 is safe to delete",
+        "  it said: time was up, 5 in flight",
+    ]
 
 
 async def test_holds_and_weights_say_what_they_come_to(plane):
