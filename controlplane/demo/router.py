@@ -34,6 +34,7 @@ from .requests import Requests
 CONFIRM_S_MAX: Final = 2.0
 """So long a view from a checkpoint may be confirmed before requests are sent."""
 
+DEFAULT_HTTP: Final = "127.0.0.1:9781"
 _log = get_logger("demo")
 
 
@@ -47,8 +48,14 @@ async def route(options: argparse.Namespace, stopping: asyncio.Event) -> None:
         source, revision = view.source, view.revision
         _log.info("router up", name=view.name, source=source, revision=revision)
         pages = routes(plane, view)
-        host, port = parse_listen(options.http)
-        server = HttpServer(host, port, pages, queries={"/pick": pick_page(view)})
+        host, port = parse_listen(options.http or DEFAULT_HTTP)
+        server = HttpServer(
+            host,
+            port,
+            pages,
+            queries={"/pick": pick_page(view)},
+            fallback_any_port=options.http is None,
+        )
         async with server:
             announce(name=view.name, url=server.url, source=source, revision=revision)
             await first_to_end(
@@ -125,7 +132,11 @@ def main() -> int:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description="A router to look at.")
     parser.add_argument("--name", required=True, help="as other processes show it")
-    parser.add_argument("--http", default="127.0.0.1:9781", metavar="HOST:PORT")
+    parser.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        help=f"where its pages are; {DEFAULT_HTTP}, or any free port if that is busy",
+    )
     parser.add_argument("--checkpoint", type=Path, help="start warm from this file")
     parser.add_argument(
         "--model",
