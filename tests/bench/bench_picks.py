@@ -114,7 +114,10 @@ async def figure(
             view.pick(models[0], policy=policy, key="")
         medians.append(pick_us(view, policy, models))
     name = f"pick, {policy}, {shape}, p50"
-    return Figure(name=name, value=min(medians), unit="µs", bound=BOUND_US)
+    # The promise is of each policy by itself; least_loaded needs loads for that.
+    promised = reports is None or (policy == "least_loaded" and "busy" not in shape)
+    bound = BOUND_US if promised else None
+    return Figure(name=name, value=min(medians), unit="µs", bound=bound)
 
 
 def pick_us(view: cp.RouterView, policy: str, models: list[str]) -> float:
