@@ -76,7 +76,7 @@ class MemoryStream:
             metadata=dict(self.spec.metadata),
             now=self._clock(),
             replicas=self.spec.replicas,
-            subjects=sum(1 for places in self._by_subject.values() if places),
+            subjects=len(self._by_subject),
         )
 
     def count(self, pattern: str) -> int:

@@ -7,6 +7,8 @@ def matches(pattern: str, subject: str) -> bool:
     """Whether ``subject`` falls under ``pattern`` (``*`` one token, ``>`` the rest)."""
     if pattern in (">", subject):
         return True
+    if "*" not in pattern:  # most by far
+        return pattern.endswith(".>") and subject.startswith(pattern[:-1])
     wanted, given = pattern.split("."), subject.split(".")
     if wanted[-1] == ">":
         wanted.pop()

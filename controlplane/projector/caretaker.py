@@ -235,10 +235,11 @@ class Caretaker:
     def _tell_quarantined(
         self, fold: FoldState, life: Life, now: float
     ) -> list[Effect]:
-        worker = fold.fleet_state.workers.get((life.namespace, life.worker_id))
-        if worker is None or worker.incarnation != life.incarnation:
+        seat = fold.fleet_state.seats.get((life.namespace, life.worker_id))
+        if seat is None or seat.worker.incarnation != life.incarnation:
             return []
-        members = fold.fleet_state.members(worker.set_key)
+        worker = seat.worker
+        members = fold.fleet_state.members(seat.set_key)
         incumbent = None if members is None else members.checksum
         if incumbent in (None, worker.checksum):
             return []

@@ -46,9 +46,7 @@ class HostClock:
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self.offset_s = 0.0
-
-    def monotonic(self) -> float:
-        return self._loop.time()
+        self.monotonic = loop.time
 
     def now(self) -> datetime:
         return EPOCH + timedelta(seconds=self._loop.time() + self.offset_s)

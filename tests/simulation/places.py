@@ -67,6 +67,7 @@ class Places:
         self._hashes = {}
         self._fleets = {}
         self._replicas = {}
+        self._sound = {}
         self._shown = set()
 
     def begun(self, track):
@@ -147,7 +148,7 @@ class Places:
         if known is not None and known[0] is fleet:
             return known[1]
         digest = digest_of(self._hashes_of(fleet))
-        problem = _parts_differ(fleet)
+        problem = _parts_differ(fleet, self._sound)
         if digest != fleet.digest:
             problem = f"its digest says {fleet.digest}, its entities {digest}"
         if problem:
@@ -156,8 +157,8 @@ class Places:
         return digest
 
     def _hashes_of(self, fleet):
-        for worker in fleet.workers.values():
-            yield self._hash(worker, _worker)
+        for seat in fleet.seats.values():
+            yield self._hash(seat.worker, _worker)
         for sets in fleet.models.values():
             for key, members in sets.items():
                 if members.cohorts:
@@ -322,25 +323,43 @@ def _setting(setting):
     return {"type": "setting_put", "setting": plain_struct(setting)}
 
 
-def _parts_differ(fleet):
-    """How the WorkerSets, by which picks go, are not the workers; empty: they are."""
-    placed = 0
+def _parts_differ(fleet, sound):
+    """How the WorkerSets, by which picks go, are not the workers; empty: they are.
+
+    ``sound`` remembers the sets that are as they should be in themselves.
+    """
+    placed, seats = 0, fleet.seats
     for name, sets in fleet.models.items():
         for key, members in sets.items():
             placed += len(members.workers)
-            counts = {}
             for worker in members.workers.values():
-                counts[worker.checksum] = counts.get(worker.checksum, 0) + 1
-                if fleet.workers.get(worker.key) is not worker:
+                seat = seats.get(worker.key)
+                if seat is None or seat.worker is not worker:
                     return f"set {key} has {worker}, the fleet has not"
-                if worker.set_key != key or key.model != name:
-                    return f"{worker} stands in {key}"
-            if counts != members.counts or set(counts) != set(members.cohorts):
-                return f"set {key} counts {members.counts}, has {members.cohorts}"
-    if placed != len(fleet.workers):
-        return f"{placed} workers stand in sets, {len(fleet.workers)} are there"
+            known = sound.get(id(members))
+            if known is not None and known[0] is members and known[1] == (name, key):
+                continue
+            problem = _members_differ(name, key, members)
+            if problem:
+                return problem
+            _keep(sound, id(members), (members, (name, key)))
+    if placed != len(seats):
+        return f"{placed} workers stand in sets, {len(seats)} are there"
     having = {(name, key) for name, keys in fleet.adapters.items() for key in keys}
-    wanted = {(a, key) for key, w in fleet.workers.items() for a in w.adapters}
+    workers = (seat.worker for seat in seats.values())
+    wanted = {(name, w.key) for w in workers for name in w.adapters}
     if having != wanted:
         return f"adapters {sorted(having)}, not {sorted(wanted)}"
+    return ""
+
+
+def _members_differ(name, key, members):
+    """How a WorkerSet's members and what is counted of them are not its own."""
+    counts = {}
+    for worker in members.workers.values():
+        counts[worker.checksum] = counts.get(worker.checksum, 0) + 1
+        if worker.set_key != key or key.model != name:
+            return f"{worker} stands in {key}"
+    if counts != members.counts or set(counts) != set(members.cohorts):
+        return f"set {key} counts {members.counts}, has {members.cohorts}"
     return ""
