@@ -13,6 +13,7 @@ from controlplane.beats import Beat
 from events import Record, WorkerExpired, WorkerRegistered
 from projections.lease import SILENT_SHARE
 
+from .beating import RECONNECT_S
 from .hosts import ProjectorHost
 from .outcome import Violation
 
@@ -35,6 +36,7 @@ class Serving:
         self._ttls: dict[str, float] = {}
         self._stalls: list[tuple[str, float, float]] = []
         """Server, from when, until when."""
+        self._outages: list[tuple[float, float]] = []
 
     def heard(self, beat: Beat) -> None:
         """A beat is at the broker."""
@@ -46,6 +48,14 @@ class Serving:
         if not server.up:
             return
         self._stalls.append((server.id_of(node), now, now + for_s))
+
+    def outage(self, begin: float, end: float) -> None:
+        """The broker stood still, or was down: nobody can have been heard.
+
+        A judge knows it from his canaries: of one before it, and of one after.
+        """
+        canary_s = self._world.settings.canary_every_s
+        self._outages.append((begin - canary_s, end + RECONNECT_S + canary_s))
 
     def stored(self, record: Record) -> None:
         """If it is an expiry: it must not be of such a life."""
@@ -80,10 +90,22 @@ class Serving:
         group[event.incarnation] = own_at, own_ttl_s
         judged_at = own_at + own_ttl_s - SLACK_S  # at least
         silent = all(
-            heard_at <= begin and heard_at + ttl_s * SILENT_SHARE < judged_at
+            heard_at <= begin
+            and ttl_s * SILENT_SHARE < self._silence_s(heard_at, judged_at)
             for heard_at, ttl_s in group.values()
         )
         return list(group) if silent else []
+
+    def _silence_s(self, heard_at: float, judged_at: float) -> float:
+        """For so long a judge counts at least: what the broker is to blame for, not."""
+        return (
+            judged_at
+            - heard_at
+            - sum(
+                max(0.0, min(judged_at, end) - max(heard_at, begin))
+                for begin, end in self._outages
+            )
+        )
 
     def _ttl_s(self, event: WorkerExpired) -> float:
         return self._ttls.get(event.incarnation, 0.0)

@@ -27,6 +27,7 @@ from tests.simulation.mutating import Everywhere, Make, Patch, always, constant
 from tests.simulation.planning import plan_of
 from tests.simulation.running import attempt
 from tests.simulation.seeds import SEEDS_FILE, kept_seeds, plan_kept
+from tests.simulation.serving import Serving
 from tests.simulation.world import run
 
 KEPT = {
@@ -199,6 +200,7 @@ UNMENDED = {
     "end-was-lost": Patch(Hands, "_is_still_so", _answers(value=True)),
     "next-life-lost": Everywhere(standing.judge, _end_of_any_life),
     "followed-at-the-end": Patch(Ending, "_may_not_know", always(value=False)),
+    "silent-through-outages": Patch(Serving, "outage", always(None)),
     "told-anomalies": Patch(router_core.Core, "_not_below", _with_its_own_anomalies),
 }
 """For each kept plan: what takes the mend out again."""

@@ -280,6 +280,7 @@ class Watch:
     def outage(self, begin: float, end: float) -> None:
         """The broker stood still from ``begin`` to ``end``."""
         self.beating.outage(begin, end)
+        self.serving.outage(begin, end)
 
     def _is_beating(self, *life: str) -> bool:
         return self.beating.beats(self._record, life[2])
