@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from sys import intern
 from typing import Final, TypeAlias, assert_never
 
 import msgspec
@@ -60,6 +61,7 @@ AnyAmendment: TypeAlias = (
     | WorkerDeregistered
     | WorkerExpired
 )
+_ENDINGS: Final = (WorkerDeregistered, WorkerExpired)
 AnyWorkerEvent: TypeAlias = WorkerRegistered | AnyAmendment
 AnySettingEvent: TypeAlias = (
     WorkerHeld | WorkerResumed | TrafficWeightSet | LoadThresholdsSet | ModelForgotten
@@ -91,24 +93,23 @@ def decide_worker(
 
 
 def _amended(state: FleetSoFar, event: AnyAmendment, current: Registration) -> Outcome:
-    match event:
-        case WorkerStatusChanged():
-            return _restated(current, event.status)
-        case WorkerUpdated():
-            return _updated(current, event)
-        case AdapterLoaded():
-            adapters = tuple(sorted({*current.adapters, event.adapter}))
-            outcome = _changed(current, adapters=adapters)
-            if isinstance(outcome, Refusal):
-                return outcome
-            return (*outcome, *_learn(state, (event.adapter,)))
-        case AdapterUnloaded():
-            adapters = tuple(a for a in current.adapters if a != event.adapter)
-            return _changed(current, adapters=adapters)
-        case WorkerDeregistered() | WorkerExpired():
-            return decide_leaving(state, current)
-        case _:
-            assert_never(event)
+    # By how often they come; a match costs more.
+    if isinstance(event, WorkerStatusChanged):
+        return _restated(current, event.status)
+    if isinstance(event, WorkerUpdated):
+        return _updated(current, event)
+    if isinstance(event, AdapterLoaded):
+        adapters = tuple(sorted({*current.adapters, event.adapter}))
+        outcome = _changed(current, adapters=adapters)
+        if isinstance(outcome, Refusal):
+            return outcome
+        return (*outcome, *_learn(state, (event.adapter,)))
+    if isinstance(event, AdapterUnloaded):
+        adapters = tuple(a for a in current.adapters if a != event.adapter)
+        return _changed(current, adapters=adapters)
+    if isinstance(event, _ENDINGS):
+        return decide_leaving(state, current)
+    assert_never(event)
 
 
 def decide_setting(state: FleetState, event: AnySettingEvent) -> Outcome:
@@ -166,12 +167,12 @@ def _registered(
 ) -> Outcome:
     again = current is not None and current.incarnation == event.incarnation
     worker = Registration(
-        namespace=event.namespace,
+        namespace=_one(event.namespace),
         worker_id=event.worker_id,
         incarnation=event.incarnation,
-        component=event.component,
-        endpoint=event.endpoint,
-        model=event.model,
+        component=_one(event.component),
+        endpoint=_one(event.endpoint),
+        model=_one(event.model),
         role=event.role,
         needs=event.needs,
         checksum=event.checksum,
@@ -188,6 +189,11 @@ def _registered(
         return Refusal("no_op", "the registration says what is known already")
     learnt = _learn(state, (worker.model, *worker.adapters))
     return (*decide_arrival(state, worker, current), *learnt)
+
+
+def _one(text: str) -> str:
+    """The one object for this text: what all have in common is at hand, and alike."""
+    return intern(text) if type(text) is str else text
 
 
 def _as_set(names: tuple[str, ...]) -> tuple[str, ...]:

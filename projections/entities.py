@@ -8,6 +8,7 @@ of milliseconds out of each full collection, in the middle of reading a snapshot
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -43,6 +44,14 @@ class WorkerSetKey(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
             self.model,
             self.role.value,
         )
+
+
+@lru_cache(maxsize=4096)
+def _one_set_key(
+    namespace: Namespace, component: str, endpoint: str, model: ModelName, role: Role
+) -> WorkerSetKey:
+    """One and the same key for all workers of a set: nothing but time depends on it."""
+    return WorkerSetKey(namespace, component, endpoint, model, role)
 
 
 WorkerKey: TypeAlias = tuple[Namespace, WorkerId]
@@ -84,7 +93,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def set_key(self) -> WorkerSetKey:
         """The WorkerSet it belongs to."""
-        return WorkerSetKey(
+        return _one_set_key(
             self.namespace, self.component, self.endpoint, self.model, self.role
         )
 

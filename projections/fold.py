@@ -35,7 +35,7 @@ from .draining import NO_DRAINS, Drains, decide_drains
 from .entities import FleetChange, Registration, WorkerKey, WorkerPut
 from .fleet import EMPTY, FleetState
 from .life import Life, Lives
-from .port import NO_PORTS, Held, PortTable
+from .port import NO_PORTS, Held, PortState, PortTable
 
 FOLD_VERSION: Final = 1
 """Changes whenever the same log would give another state: then a new epoch begins."""
@@ -154,11 +154,15 @@ def claim(
     if held is not None:
         ports = ports.put(held, record.revision)
         return ports, life.claimed(lives, held), ()
-    holder = ports.ports[key]
-    ports = ports.touch(key, record.revision)
+    refusal = claim_refusal(ports.ports[key], event)
+    return ports.touch(key, record.revision), lives, refusal
+
+
+def claim_refusal(holder: PortState, event: PortClaimed) -> Refusal:
+    """Why a claim changes nothing where ``holder`` stands in its way."""
     if isinstance(holder, Held) and holder.claim_id == event.claim_id:
-        return ports, lives, Refusal("no_op", "this claim stands already")
-    return ports, lives, Refusal("stale", "an earlier record stands on this port")
+        return Refusal("no_op", "this claim stands already")
+    return Refusal("stale", "an earlier record stands on this port")
 
 
 def release(
@@ -172,10 +176,14 @@ def release(
         if isinstance(before, Held):
             lives = life.released(lives, before)
         return ports.put(resting, record.revision), lives, ()
-    ports = ports.touch(key, record.revision)
+    return ports.touch(key, record.revision), lives, release_refusal(before)
+
+
+def release_refusal(before: PortState | None) -> Refusal:
+    """Why a release changes nothing on a port that stands as ``before``."""
     if isinstance(before, Held):
-        return ports, lives, Refusal("stale", "another claim holds this port")
-    return ports, lives, Refusal("no_op", "the port was released already")
+        return Refusal("stale", "another claim holds this port")
+    return Refusal("no_op", "the port was released already")
 
 
 def _keep_place(

@@ -21,10 +21,11 @@ from events import (
     Record,
     Revision,
     WorkerEvent,
+    WorkerRegistered,
 )
 
 from .applying import apply, stays
-from .deciding import AnyWorkerEvent, Outcome, Refusal, decide_worker
+from .deciding import AnyWorkerEvent, Refusal, decide_worker
 from .digest import MODULUS, total_of
 from .entities import (
     FleetChange,
@@ -38,9 +39,9 @@ from .entities import (
     WorkerSetKey,
 )
 from .fleet import NO_MEMBERS
-from .fold import FoldState, claim, release, step, turn_over, with_refusal
-from .life import Life, LifeKey, Lives, touched
-from .port import PortKey, PortState, PortTable
+from .fold import FoldState, claim_refusal, release_refusal, step, with_refusal
+from .lives_so_far import LivesSoFar, OpenLife
+from .port import Held, PortKey, PortState, PortTable, decide_claim, decide_release
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -82,56 +83,15 @@ def _over(below: Map[K, V]) -> dict[K, V]:
     return _Overlay(below) if below else {}
 
 
-class _Lives:
-    """Lives that are changed in place; `set` and `delete` give the same lives back."""
-
-    __slots__ = ("_before", "_now", "get")
-
-    def __init__(self, before: Lives) -> None:
-        self._before = before
-        self._now: dict[LifeKey, Life | None] = _over(before)
-        self.get = self._now.get
-
-    def set(self, key: LifeKey, life: Life) -> _Lives:
-        self._now[key] = life
-        return self
-
-    def delete(self, key: LifeKey) -> _Lives:
-        if key in self._before:
-            self._now[key] = None
-        else:  # nothing is kept of lives that came and went
-            del self._now[key]
-        return self
-
-    def finish(self) -> Lives:
-        lives = self._before.mutate()
-        for key, life in self._now.items():
-            if life is not None:
-                lives[key] = life
-            else:
-                del lives[key]
-        return lives.finish()
-
-
 class _Ports:
     """The port table, changed in place, and hashed where it is another at the end."""
 
-    __slots__ = ("_before", "_revisions", "ports")
+    __slots__ = ("_before", "ports", "revisions")
 
     def __init__(self, table: PortTable) -> None:
         self._before = table
         self.ports: dict[PortKey, PortState] = _over(table.ports)
-        self._revisions: dict[PortKey, Revision] = {}
-
-    def put(self, state: PortState, revision: Revision) -> _Ports:
-        key = (state.host, state.port)
-        self.ports[key] = state
-        self._revisions[key] = revision
-        return self
-
-    def touch(self, key: PortKey, revision: Revision) -> _Ports:
-        self._revisions[key] = revision
-        return self
+        self.revisions: dict[PortKey, Revision] = {}
 
     def finish(self) -> PortTable:
         before = self._before
@@ -141,16 +101,16 @@ class _Ports:
         total = total_of(self.ports.values(), before.total)
         return PortTable(
             ports=before.ports.update(self.ports),
-            revisions=before.revisions.update(self._revisions),
+            revisions=before.revisions.update(self.revisions),
             total=(total - gone) % MODULUS,
         )
 
 
-class _Now(msgspec.Struct):
-    """A worker so far; ``last``: where its subject stands, if its life knows less."""
+class _Now(msgspec.Struct, gc=False):
+    """A worker so far, and its life."""
 
     worker: Registration | None
-    last: Revision | None = None
+    life: OpenLife | None
     moved: bool = False
     """Whether it is another than it was at the beginning."""
 
@@ -174,7 +134,7 @@ class Folding:
         self.known = self._fleet.known
         self._standing: dict[WorkerSetKey, _Standing] = {}
         # Lives and ports as far as those who decide look at them.
-        self._lives = _Lives(state.lives)
+        self._lives = LivesSoFar(state.lives)
         self._ports, self._anomalies = _Ports(state.ports), state.anomalies
         self._last: Record | None = None
 
@@ -182,18 +142,16 @@ class Folding:
         """Fold one record more."""
         event = record.event
         if isinstance(event, WorkerEvent):
-            outcome = self._add_worker(event, record)
+            refusal = self._add_worker(event, record)
         elif isinstance(event, PortClaimed):
-            ports, lives = cast("PortTable", self._ports), cast("Lives", self._lives)
-            _, _, outcome = claim(ports, lives, event, record)
+            refusal = self._add_claim(event, record)
         elif isinstance(event, PortReleased):
-            ports, lives = cast("PortTable", self._ports), cast("Lives", self._lives)
-            _, _, outcome = release(ports, lives, event, record)
+            refusal = self._add_release(event, record)
         else:  # rare, and about more than one worker
             self._begin(step(self.settled(), record).state)
             return
-        if isinstance(outcome, Refusal):
-            self._anomalies = with_refusal(self._anomalies, outcome, record)
+        if refusal is not None:
+            self._anomalies = with_refusal(self._anomalies, refusal, record)
         self._last = record
 
     def settled(self) -> FoldState:
@@ -203,9 +161,6 @@ class Folding:
             return self._state
         changes: list[FleetChange] = []
         for key, now in self._workers.items():
-            if now.last is not None and now.worker is not None:
-                lives = cast("Lives", self._lives)
-                touched(lives, now.worker.life_key, now.last)
             if now.moved:
                 changes.append(
                     WorkerPut(now.worker) if now.worker else WorkerGone(*key)
@@ -232,45 +187,90 @@ class Folding:
             self._standing[key] = standing
         return standing
 
-    def _add_worker(self, event: AnyWorkerEvent, record: Record) -> Outcome:
-        """Fold a worker's event; gives what it changed, or why it did not."""
-        key = (event.namespace, event.worker_id)
-        now = self._workers.get(key)
-        if now is None:
-            seat = self._fleet.seats.get(key)
-            now = self._workers[key] = _Now(None if seat is None else seat.worker)
-        before = now.worker
-        outcome = decide_worker(self, event, before, record.recorded_at)
-        if not isinstance(outcome, Refusal):
-            self._take(now, outcome)
-        after = now.worker
-        if (
-            before is not None
-            and after is not None
-            and after.incarnation == before.incarnation
-            and after.lease_ttl_s == before.lease_ttl_s
-        ):
-            now.last = record.revision  # most do no more than that
-            return outcome
-        lives = cast("Lives", self._lives)
-        if before is not None and now.last is not None:
-            touched(lives, before.life_key, now.last)
-        now.last = None
-        turn_over(lives, before, after, record.revision)
-        if after is None and key not in self._fleet.seats:
-            del self._workers[key]
-        return outcome
+    # Each gives why the record changed nothing, if it did not.
 
-    def _take(self, now: _Now, changes: tuple[FleetChange, ...]) -> None:
-        """Note the changes of a worker, whose own comes first."""
-        before, first = now.worker, changes[0]
+    def _add_worker(self, event: AnyWorkerEvent, record: Record) -> Refusal | None:
+        key = (event.namespace, event.worker_id)
+        now = self._workers.get(key) or self._find(key)
+        before, life = now.worker, now.life
+        outcome = decide_worker(self, event, before, record.recorded_at)
+        if isinstance(outcome, Refusal):
+            if before is None:
+                self._forget(key)
+            elif life is not None:
+                life.last = record.revision
+            return outcome
+        first = outcome[0]
         after = first.worker if isinstance(first, WorkerPut) else None
         now.worker, now.moved = after, True
+        if after is None or isinstance(event, WorkerRegistered):
+            self._turn_over(now, before, after, record.revision)
+        elif life is not None:  # most do no more than that
+            life.last = record.revision
+        if len(outcome) > 1:
+            self._follow(outcome[1:])
+        if after is None:
+            self._forget(key)
+        return None
+
+    def _add_claim(self, event: PortClaimed, record: Record) -> Refusal | None:
+        key, ports = (event.host, event.port), self._ports
+        ports.revisions[key] = record.revision
+        held = decide_claim(cast("PortTable", ports), event, record.recorded_at)
+        if held is None:
+            return claim_refusal(ports.ports[key], event)
+        ports.ports[key] = held
+        self._lives.claim(held.owner, held.lease_ttl_s, key)
+        return None
+
+    def _add_release(self, event: PortReleased, record: Record) -> Refusal | None:
+        key, ports = (event.host, event.port), self._ports
+        before = ports.ports.get(key)
+        ports.revisions[key] = record.revision
+        resting = decide_release(cast("PortTable", ports), event, record.recorded_at)
+        if resting is None:
+            return release_refusal(before)
+        ports.ports[key] = resting
+        if isinstance(before, Held):
+            self._lives.release(before.owner, key)
+        return None
+
+    def _find(self, key: WorkerKey) -> _Now:
+        """A worker that nothing was said of so far."""
+        seat = self._fleet.seats.get(key)
+        if seat is None:
+            now = _Now(None, None)
+        else:
+            now = _Now(seat.worker, self._lives.find(seat.worker.life_key))
+        self._workers[key] = now
+        return now
+
+    def _forget(self, key: WorkerKey) -> None:
+        """Keep nothing of a worker that came and went."""
+        if key not in self._fleet.seats:
+            del self._workers[key]
+
+    def _turn_over(
+        self,
+        now: _Now,
+        before: Registration | None,
+        after: Registration | None,
+        revision: Revision,
+    ) -> None:
+        """A worker came, went or said again what it is."""
         if before is None or after is None or not stays(before, after):
             self._count(before, -1)
             self._count(after, 1)
-        if len(changes) > 1:
-            self._follow(changes[1:])
+        life = now.life
+        if before and after and before.incarnation == after.incarnation:
+            if life is not None:
+                life.lease_ttl_s, life.last = after.lease_ttl_s, revision
+            return
+        if life is not None:
+            self._lives.unregister(life)
+        now.life = None
+        if after is not None:
+            now.life = self._lives.register(after.life_key, after.lease_ttl_s, revision)
 
     def _follow(self, changes: tuple[FleetChange, ...]) -> None:
         """Note what a worker's change brings about: in sets, and of known names."""

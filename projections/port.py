@@ -52,6 +52,7 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True, tag="unreadable"):
 
 
 PortState: TypeAlias = Held | Resting | Unreadable
+_TAKEN: Final = (Held, Unreadable)
 
 
 class PortTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +95,7 @@ def decide_claim(
     table: PortTable, event: PortClaimed, recorded_at: datetime
 ) -> Held | None:
     """The port as the claim leaves it; None: another record stands in its way."""
-    if isinstance(table.ports.get((event.host, event.port)), Held | Unreadable):
+    if isinstance(table.ports.get((event.host, event.port)), _TAKEN):
         return None
     return Held(
         host=event.host,
@@ -135,6 +136,6 @@ def decide_unreadable(
     table: PortTable, key: PortKey, recorded_at: datetime
 ) -> Unreadable | None:
     """The port after a record that says nothing; None: its holder keeps it."""
-    if isinstance(table.ports.get(key), Held | Unreadable):
+    if isinstance(table.ports.get(key), _TAKEN):
         return None
     return Unreadable(host=key[0], port=key[1], since=recorded_at)

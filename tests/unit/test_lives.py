@@ -1,7 +1,11 @@
 """A life is an incarnation that holds a registration or a port."""
 
-from projections import Life
-from projections.life import NO_LIVES, released, touched, unregistered, went_on
+import pytest
+from msgspec.structs import replace
+
+from projections import FoldState, Life, evolve, fold_all
+from projections import life as of_life
+from projections.life import NO_LIVES, touched, unregistered, went_on
 from tests.support.fleet_builder import (
     HOST,
     NAMESPACE,
@@ -9,14 +13,15 @@ from tests.support.fleet_builder import (
     deregistered,
     draining,
     expired,
+    given,
     incarnation,
     loaded,
     poison,
     registered,
+    released,
     state_after,
     uuid7,
 )
-from tests.support.fleet_builder import released as let_go
 
 P0, P1 = (HOST, 20000), (HOST, 20001)
 KEY1 = (NAMESPACE, "w1", incarnation("w1", 1))
@@ -90,8 +95,8 @@ def test_an_ended_life_without_ports_is_gone():
 def test_an_ended_life_goes_on_as_long_as_it_holds_ports():
     steps = [claimed("w1", 20000, 2), registered("w1"), deregistered("w1")]
     assert lives(*steps) == {1: (None, 3, {20000, 20001})}
-    assert lives(*steps, let_go(20000)) == {1: (None, 3, {20001})}
-    assert lives(*steps, let_go(20000, 2)) == {}
+    assert lives(*steps, released(20000)) == {1: (None, 3, {20001})}
+    assert lives(*steps, released(20000, 2)) == {}
 
 
 def test_only_a_life_that_was_registered_can_have_ended():
@@ -108,12 +113,12 @@ def test_only_a_life_that_was_registered_can_have_ended():
 def test_a_superseded_life_goes_on_as_long_as_it_holds_ports():
     steps = [claimed("w1", 20000), registered("w1"), registered("w1")]
     assert lives(*steps) == {1: (None, 2, {20000}), 2: (3, 3, set())}
-    assert lives(*steps, let_go(20000)) == {2: (3, 3, set())}
+    assert lives(*steps, released(20000)) == {2: (3, 3, set())}
     assert lives(registered("w1"), registered("w1")) == {2: (2, 2, set())}
 
 
 def test_a_release_leaves_a_registered_life():
-    steps = [claimed("w1", 20000), registered("w1"), let_go(20000)]
+    steps = [claimed("w1", 20000), registered("w1"), released(20000)]
     assert lives(*steps) == {1: (2, 2, set())}
 
 
@@ -131,9 +136,31 @@ def test_turning_over_what_is_not_there_changes_nothing():
     assert touched(NO_LIVES, KEY1, 7) is NO_LIVES
     assert unregistered(NO_LIVES, KEY1) is NO_LIVES
     assert went_on(NO_LIVES, KEY1, 7.0, 3) is NO_LIVES
-    assert released(NO_LIVES, held) is NO_LIVES
+    assert of_life.released(NO_LIVES, held) is NO_LIVES
     assert Life(namespace="a", worker_id="b", incarnation="c", lease_ttl_s=1.0).key == (
         "a",
         "b",
         "c",
     )
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        draining("w1"),
+        draining("w1", life=9),
+        registered("w1", life=1, lease_ttl_s=60),
+        registered("w1", life=2),
+        deregistered("w1"),
+        released(20000, 2),
+    ],
+)
+def test_a_state_without_its_lives_is_folded_on_at_once_as_one_by_one(later):
+    """No digest covers lives: a snapshot that lost them is none that stops a fold."""
+    story = given(claimed("w1", 20000, 2), registered("w1"), later, registered("w2"))
+    known, rest = list(story)[:3], list(story)[3:]
+    state = replace(fold_all(FoldState(), known), lives=NO_LIVES)
+    singly = state
+    for record in rest:
+        singly = evolve(singly, record)
+    assert fold_all(state, rest) == singly
