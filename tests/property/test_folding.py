@@ -19,12 +19,14 @@ from projections.delta import Epoch
 from tests.property.invariants import check_state
 from tests.property.logs import logs
 from tests.support.fleet_builder import (
+    claimed,
     deregistered,
     draining,
     expired,
     given,
     loaded,
     registered,
+    released,
     unloaded,
 )
 
@@ -48,6 +50,27 @@ OTHERS = (
 )
 CROWDS = st.lists(ARRIVALS | ARRIVALS | DEPARTURES | OTHERS, min_size=8, max_size=30)
 """Few ids and three cards in one WorkerSet: cohorts come, wait, take over and go."""
+
+
+HOLDERS = (
+    st.builds(claimed, WORKERS, st.integers(20000, 20003), st.integers(1, 3))
+    | st.builds(claimed, WORKERS, st.integers(20000, 20003), lease_ttl_s=st.just(60.0))
+    | st.builds(released, st.integers(20000, 20003), st.integers(1, 3))
+)
+HOLDING = st.lists(HOLDERS | HOLDERS | ARRIVALS | DEPARTURES, min_size=6, max_size=30)
+"""Lives that claim before and after they register, and outlive that with ports."""
+
+
+@examples(HOLDING, st.data())
+def test_lives_with_ports_at_once_are_the_same_as_one_by_one(steps, data):
+    log = given(*steps).records
+    states = [FoldState()]
+    for record in log:
+        states.append(evolve(states[-1], record))
+    start = data.draw(st.integers(0, len(log)), "from")
+    at_once = fold_all(states[start], log[start:])
+    check_state(at_once)
+    assert at_once == states[-1]
 
 
 @examples(logs() | CROWDS.map(lambda steps: given(*steps)), st.data())
