@@ -37,6 +37,7 @@ from .form import (
 )
 from .frames import FramesEndedError, FramesError, Unpacked, find_footer
 
+PIECE_BYTES: Final = 1 << 17
 R = TypeVar("R", Record, StoredRecord)
 _WRONG: Final = (FramesError, *UNREADABLE, ValueError)
 _MARK: Final = msgspec.json.Decoder(Mark)
@@ -109,21 +110,24 @@ class Archive:
         sound: Revision = 0
         for lines, mark in _walk(self.path):
             if mark.last_revision > after:
-                records = _decoded(self.path, decode, lines, mark, sound)
-                if records[0].revision <= after or (
-                    until is not None and mark.last_revision > until
-                ):
-                    records = [
-                        record
-                        for record in records
-                        if after < record.revision
-                        and (until is None or record.revision <= until)
-                    ]
-                if records:
-                    yield records
+                for records in _decoded(self.path, decode, lines, mark, sound):
+                    if within := _between(records, after, until):
+                        yield within
             sound = mark.last_revision
             if until is not None and sound >= until:
                 return
+
+
+def _between(records: list[R], after: Revision, until: Revision | None) -> list[R]:
+    """Those in (after, until]; mostly all."""
+    first, last = records[0].revision, records[-1].revision
+    if first > after and (until is None or last <= until):
+        return records
+    return [
+        record
+        for record in records
+        if after < record.revision and (until is None or record.revision <= until)
+    ]
 
 
 def _decoded(
@@ -132,15 +136,34 @@ def _decoded(
     lines: bytes,
     mark: Mark,
     sound: Revision,
-) -> list[R]:
+) -> Iterator[list[R]]:
+    """The records of a block, some at a time; its end is looked at first."""
     try:
-        records = decode(lines)
-    except UNREADABLE as error:
+        _check_end(decode(lines[lines.rfind(b"\n", 0, -1) + 1 :]), mark)
+        for piece in _pieces(lines):
+            records = decode(piece)
+            yield records
+            sound = records[-1].revision
+    except (*UNREADABLE, ValueError) as error:
         raise ArchiveDamagedError(path, after=sound, why=str(error)) from error
-    if len(records) != mark.records or records[-1].revision != mark.last_revision:
-        why = f"block {mark.block} does not hold what it says"
-        raise ArchiveDamagedError(path, after=sound, why=why)
-    return records
+
+
+def _check_end(records: list[R], mark: Mark) -> None:
+    """Raises ValueError when a block ends otherwise than it says."""
+    if records[-1].revision != mark.last_revision:
+        message = f"block {mark.block} does not hold what it says"
+        raise ValueError(message)
+
+
+def _pieces(lines: bytes) -> Iterator[bytes]:
+    """Whole lines, few enough to be in the processor's cache still when folded."""
+    start = 0
+    while start < len(lines):
+        end = lines.rfind(b"\n", start, start + PIECE_BYTES) + 1
+        if end <= start:  # a line longer than that
+            end = lines.find(b"\n", start) + 1 or len(lines)
+        yield lines[start:end]
+        start = end
 
 
 def _walk(path: Path) -> Generator[tuple[bytes, Mark], None, Manifest]:
