@@ -18,6 +18,7 @@ from events import (
     stored_of,
 )
 
+from .ahead import read_ahead
 from .errors import (
     ArchiveDamagedError,
     ArchiveMissingError,
@@ -108,7 +109,7 @@ class Archive:
         until: Revision | None,
     ) -> Iterator[list[R]]:
         sound: Revision = 0
-        for lines, mark in _walk(self.path):
+        for lines, mark in read_ahead(_walk(self.path)):
             if mark.last_revision > after:
                 for records in _decoded(self.path, decode, lines, mark, sound):
                     if within := _between(records, after, until):

@@ -22,11 +22,11 @@ from controlplane.settings import Settings
 from events import Revision, json_schema
 from projections import PlaneState, PortListing, port_document
 
-from .collecting import rarely_collecting
 from .exits import OK, UsageError
 from .fleet import show_fleet
 from .histories import FromArchive, MomentText, opened_history
 from .lens import CLEAR, Lens, Models, Namespaces, lens_of
+from .long_folds import in_a_long_fold
 from .options import COMMON, LISTING, Common, Format, Listing
 from .port_tables import ports_footer, ports_table
 from .ports import replayed_ports, show_blocks
@@ -118,7 +118,7 @@ async def _replay(
     ports: bool,
 ) -> int:
     async with opening as history:
-        with rarely_collecting(), Progress() as progress:
+        with in_a_long_fold(), Progress() as progress:
             state = await state_at(history, until, progress)
     at = until if isinstance(until, datetime) else None
     listing = replayed_ports(state, at, Settings().port_cooldown_s) if ports else None
