@@ -144,7 +144,7 @@ def differences(before: Fleet, after: Fleet) -> FleetDifference:
             WorkerDifference(before=None, after=new[key])
             for key in sorted(new.keys() - old.keys())
         ),
-        others=tuple(_others(before.state, after.state)) if whole else (),
+        others=tuple(_others(before, after)) if whole else (),
         changes=changes,
     )
 
@@ -182,11 +182,16 @@ def _whole(one: WorkerDifference) -> dict[str, Any]:
 
 
 # ---- what is no worker ---------------------------------------------------------
-def _others(before: FleetState, after: FleetState) -> Iterator[OtherDifference]:
-    old, new = _entities(before), _entities(after)
+def _others(before: Fleet, after: Fleet) -> Iterator[OtherDifference]:
+    old, new = _entities(before.state), _entities(after.state)
+    back = before.revision > after.revision
+    early, late = (new, old) if back else (old, new)
+    late_state = (before if back else after).state
     for key in sorted(old.keys() | new.keys()):
         was, now = old.get(key), new.get(key)
-        if was == now or _goes_without_saying(was, now, before, after):
+        if was == now or _goes_without_saying(
+            early.get(key), late.get(key), late_state
+        ):
             continue
         yield OtherDifference(
             what=_WHATS[key[0]], name=key[1:], before=_plain(was), after=_plain(now)
@@ -199,17 +204,20 @@ def _entities(state: FleetState) -> dict[tuple[str, ...], Put]:
 
 
 def _goes_without_saying(
-    was: Put | None, now: Put | None, before: FleetState, after: FleetState
+    early: Put | None, late: Put | None, after: FleetState
 ) -> bool:
-    """Whether workers that came or went tell it: their WorkerSet, their names."""
-    if was is not None and now is not None:
+    """Whether workers that came or went tell it: their WorkerSet, their names.
+
+    ``after``: the later fleet. A name comes with a worker, but none takes it away: it
+    was forgotten, and somebody did that.
+    """
+    if early is not None and late is not None:
         return False
-    match was or now:
+    match early or late:
         case SetPut():
             return True
         case KnownPut(name):
-            there = after if was is None else before
-            return name in there.models or name in there.adapters
+            return early is None and (name in after.models or name in after.adapters)
         case _:
             return False
 

@@ -75,7 +75,7 @@ def _items(found: FleetDifference) -> Iterator[_Item]:
         yield one.revision, "added", one.name, _summary(one.after)
     for other in found.others:
         what = other.what.replace("_", " ")
-        yield other.revision, what, " ".join(other.name), list(_other(other))
+        yield other.revision, what, " ".join(other.name), list(_other(other, found))
 
 
 def _summary(worker: Worker | None) -> list[str]:
@@ -92,14 +92,16 @@ def _fields(one: WorkerDifference) -> Iterator[str]:
         yield f"{name} {_text(was, name)} -> {_text(now, name)}"
 
 
-def _other(one: OtherDifference) -> Iterator[str]:
+def _other(one: OtherDifference, found: FleetDifference) -> Iterator[str]:
     """A setting field by field, all else as a whole."""
     if one.what == "worker_set":
         checksums = (_text(value, "checksum") for value in (one.before, one.after))
         yield f"checksums, that in force first: {' -> '.join(checksums)}"
         return
     if one.what == "known_model":
-        yield "is known" if one.after else "was forgotten"
+        back = found.from_revision > found.to_revision
+        gone = "was not known yet" if back else "was forgotten"
+        yield "is known" if one.after else gone
         return
     was, now = one.before or {}, one.after or {}
     for name in {**was, **now}:

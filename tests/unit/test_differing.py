@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from controlplane.cli.differences import difference_lines
 from events import Role, Status
 from projections import Fleet, FoldState, apply, compare_fleets, fold_all, replay
 from tests.support.fleet_builder import (
@@ -215,6 +216,26 @@ def test_a_forgotten_name_is_told():
         None,
     )
     assert one.revision == 3
+
+
+def test_a_name_that_was_forgotten_is_told_though_its_last_worker_left_too():
+    story = given(
+        registered("w1", adapters=("sql",)), deregistered("w1"), forgotten("llama")
+    )
+    for first in (1, 2):
+        (one,) = between(story, first, 3).others
+        assert (one.name, one.after, one.revision) == (("llama",), None, 3)
+        (back,) = between(story, 3, first).others
+        assert (back.name, back.before, back.after) == (("llama",), None, True)
+
+
+def test_backwards_a_name_that_was_not_known_yet_was_not_forgotten():
+    story = given(registered("w1"), registered("x1", model="old"), deregistered("x1"))
+    found = between(story, 3, 1)
+    said = [line.plain.strip() for line in difference_lines(found, ("", ""), 80)]
+    assert "was not known yet" in said
+    again = difference_lines(between(story, 1, 3), ("", ""), 80)
+    assert "is known" in [line.plain.strip() for line in again]
 
 
 def test_a_setting_that_was_lifted_is_told():
