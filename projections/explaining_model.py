@@ -20,7 +20,7 @@ from events import (
 )
 
 from .circumstances import Causes, circumstances_of
-from .entities import WorkerKey
+from .entities import KnownGone, WorkerKey
 from .explaining import ALIKE
 from .explanation import tag_of
 from .fleet import FleetState
@@ -102,6 +102,8 @@ class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """Of all namespaces together."""
     namespaces: tuple[NamespaceOfModel, ...]
     """All that have workers for it, or served it once, by name."""
+    forgotten: Record | None = None
+    """Of a name that is not found: the decision to forget it, if it was known."""
     alike: tuple[ModelName, ...] = ()
     """Of a name that is not found: names that are known and look like it."""
 
@@ -116,8 +118,19 @@ class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
             "began": None if self.began is None else self.began.document(),
             "ended": None if self.ended is None else self.ended.document(),
             "namespaces": [one.document() for one in self.namespaces],
+            "forgotten": None if self.forgotten is None else _decision(self.forgotten),
             "alike": list(self.alike),
         }
+
+
+def _decision(record: Record) -> dict[str, Any]:
+    """An operator's decision as plain data."""
+    return {
+        "revision": record.revision,
+        "recorded_at": record.recorded_at,
+        "by": getattr(record.event, "by", None),
+        "reason": getattr(record.event, "reason", None),
+    }
 
 
 def explain_model(
@@ -145,6 +158,7 @@ class ModelExplainer:
         self._serving: frozenset[Namespace] = frozenset()
         self._turns: dict[tuple[Namespace | None, bool], Turn] = {}
         """The last of each namespace, and of all (None): began, ended."""
+        self._forgotten: Record | None = None
 
     def feed(
         self, records: Iterable[Record], until: Revision | datetime | None = None
@@ -179,12 +193,15 @@ class ModelExplainer:
             began=self._turns.get((None, True)),
             ended=self._turns.get((None, False)),
             namespaces=tuple(one for one in found if one.workers or one.began),
+            forgotten=None if known else self._forgotten,
             alike=tuple(alike),
         )
 
     def _take(self, record: Record, before: FoldState, folded: Step) -> None:
         was, now = before.fleet_state, folded.state.fleet_state
         self._causes.note(was, now, folded.changes, record)
+        if KnownGone(self._model) in folded.changes:
+            self._forgotten = record
         if not self._touched(was, now, folded):
             return
         serving, old = serving_namespaces(Fleet(now), self._model), self._serving

@@ -9,6 +9,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
+from events import Record
 from projections import (
     Explanation,
     Link,
@@ -166,6 +167,8 @@ def model_lines(found: ModelExplanation, width: int) -> Iterator[Text]:
     if found.alike:
         yield from wrapped(f"! there is {', '.join(found.alike)}", width, style=ODD)
     yield from _turns(found.began, found.ended, width, INDENT)
+    if found.forgotten is not None:
+        yield from wrapped(_forgotten(found.forgotten), width, indent=INDENT)
     if not found.namespaces:
         return
     yield Text()
@@ -179,6 +182,12 @@ def model_lines(found: ModelExplanation, width: int) -> Iterator[Text]:
         began = None if place.began == found.began else place.began
         ended = None if place.ended == found.ended else place.ended
         yield from _turns(began, ended, width, INDENT)
+
+
+def _forgotten(record: Record) -> str:
+    said = f"forgotten with revision {record.revision} ({record.recorded_at:%F %T})"
+    by, reason = (getattr(record.event, name, "") for name in ("by", "reason"))
+    return shown(": ".join(part for part in (f"{said} by {by}", reason) if part))
 
 
 def _place(place: NamespaceOfModel) -> list[Cell]:

@@ -1,8 +1,11 @@
 """Why a model is served or is a 503: by namespaces, and since which record."""
 
+import re
+
 import msgspec
 import pytest
 
+from controlplane.cli.explanations import model_lines
 from events import InvalidIdentityError, Role
 from projections import explain_model
 from tests.support.fleet_builder import (
@@ -144,6 +147,22 @@ def test_a_forgotten_name_is_not_found():
     found = explained(registered("w1"), deregistered("w1"), forgotten())
     assert found.state == "not_found"
     assert found.ended.record.revision == 2
+
+
+def test_who_forgot_a_name_is_told_and_why():
+    steps = [registered("w1"), deregistered("w1"), forgotten(reason="retired")]
+    found = explained(*steps)
+    assert found.document()["forgotten"] == {
+        "revision": 3,
+        "recorded_at": found.forgotten.recorded_at,
+        "by": "builder",
+        "reason": "retired",
+    }
+    text = "\n".join(line.plain for line in model_lines(found, 200))
+    assert re.search(r"forgotten with revision 3 \(.*\) by builder: retired", text)
+    assert explained(*steps, until=2).forgotten is None
+    again = explained(*steps, registered("w1"))
+    assert (again.state, again.forgotten) == ("serving", None)
 
 
 def test_a_name_that_no_model_can_have_is_refused():
