@@ -136,7 +136,7 @@ def show_replay(
 ) -> None:
     """Print what a replay came to, with its ports if there is a listing of them."""
     fleet, width = state.fleet, terminal_width()
-    footer = replay_footer(fleet, width, started_at)
+    footer = replay_footer(state, width, started_at)
     if output == "json" and not (listing is None and lens.is_clear):
         found = {} if listing is None else {"ports": port_document(listing)}
         print_document({**lens.document(fleet), **found})

@@ -44,7 +44,7 @@ def testimony_lines(found: Testimony, lens: Lens, width: int) -> Iterator[Text]:
     yield Text()
     seen = lens.over(found.had.fleet)
     yield from models_table(seen, width)
-    yield from replay_footer(seen, width)
+    yield from replay_footer(found.had, width)
     yield Text()
     yield from wrapped("what the log said beyond that:", width, style="bold")
     digests = (found.had.fleet.digest, found.log.fleet.digest)

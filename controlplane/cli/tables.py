@@ -10,7 +10,7 @@ from rich.text import Text
 
 from controlplane.presence import RouterSeen, WaitResult
 from events import ENTRY_ROLES, Namespace, Revision
-from projections import Change, Fleet, Model, Worker, WorkerSet
+from projections import Change, Fleet, Model, PlaneState, Worker, WorkerSet
 
 from .columns import Cell, Column, cut, stream_widths, table
 from .columns import line as columns_line
@@ -139,9 +139,11 @@ def view_footer(fleet: Fleet, stale_for_s: float, width: int) -> list[Text]:
     return _footer(fleet, width, epoch, f"stale for {_seconds(stale_for_s)}")
 
 
-def replay_footer(fleet: Fleet, width: int, started_at: int = 0) -> list[Text]:
-    """Where a replay ended, and the snapshot that it began with, if it did."""
-    lines = _footer(fleet, width, f"log {short_id(fleet.log_id)}")
+def replay_footer(state: PlaneState, width: int, started_at: int = 0) -> list[Text]:
+    """Where and when a replay ended; the snapshot that it began with, if it did."""
+    fleet, at = state.fleet, state.fold_state.recorded_at
+    when = () if at is None else (f"{at:%F %T} UTC",)
+    lines = _footer(fleet, width, f"log {short_id(fleet.log_id)}", when=when)
     if started_at:
         said = f"folded on from the snapshot at revision {started_at}"
         whole = "the whole log: --no-snapshot"
@@ -149,9 +151,11 @@ def replay_footer(fleet: Fleet, width: int, started_at: int = 0) -> list[Text]:
     return lines
 
 
-def _footer(fleet: Fleet, width: int, *more: str) -> list[Text]:
+def _footer(
+    fleet: Fleet, width: int, *more: str, when: tuple[str, ...] = ()
+) -> list[Text]:
     digest = f"digest {fleet.digest[:DIGEST_SHORT]}"
-    parts = (f"revision {fleet.revision}", digest, *more)
+    parts = (f"revision {fleet.revision}", *when, digest, *more)
     lines = [Text(cut(" · ".join(parts), width), style=FAINT)]
     unreadable = fleet.anomalies.unknown + fleet.anomalies.undecodable
     if unreadable:

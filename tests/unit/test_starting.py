@@ -171,9 +171,9 @@ async def test_without_a_stream_of_snapshots_there_is_none(cell):
 # ---- and it is said ------------------------------------------------------------------
 @pytest.mark.parametrize("width", [60, 100])
 def test_a_table_says_which_snapshot_it_was_folded_on_from(width):
-    fleet = PlaneState(whole()).fleet
-    assert len(replay_footer(fleet, width)) + 1 == len(replay_footer(fleet, width, 6))
-    said = replay_footer(fleet, width, 6)[-1].plain
+    state = PlaneState(whole())
+    assert len(replay_footer(state, width)) + 1 == len(replay_footer(state, width, 6))
+    said = replay_footer(state, width, 6)[-1].plain
     assert said.startswith("folded on from the snapshot at revision 6")
     assert len(said) <= width
     assert said.endswith("--no-snapshot") == (width == 100)

@@ -29,6 +29,7 @@ from projections import (
     Fleet,
     FoldState,
     Moment,
+    PlaneState,
     PortRange,
     PortTable,
     Touched,
@@ -168,6 +169,10 @@ def _fleet(story: Story, *, until: int | None = None) -> Fleet:
     )
 
 
+def _replayed(story: Story) -> PlaneState:
+    return PlaneState(fold_all(FoldState(), story), log_id=LOG_ID)
+
+
 def _models(fleet: Fleet) -> list[Text]:
     return [*models_table(fleet, WIDTH), *view_footer(fleet, 0.04, WIDTH)]
 
@@ -295,7 +300,7 @@ SCREENS: dict[str, Callable[[], list[Text]]] = {
     "log_tail_long_names": lambda: _tail(long_names()),
     "replay": lambda: [
         *models_table(_fleet(STORIES["rolling_update"]()), WIDTH),
-        *replay_footer(_fleet(STORIES["rolling_update"]()), WIDTH),
+        *replay_footer(_replayed(STORIES["rolling_update"]()), WIDTH),
     ],
     "replay_ports": lambda: _replay_ports(STORIES["rolling_update"]()),
     "ports": lambda: _ports(a_host_in_use()),
