@@ -81,8 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Never raises: what went wrong is one line on stderr, and a code that says who has
     to do something about it. With ``--debug`` the traceback comes first.
     """
-    tokens = list(sys.argv[1:] if arguments is None else arguments)
     _open_what_was_closed()
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
     _replace_what_no_terminal_can_show()
     try:
         code = _dispatch(tokens)
@@ -141,11 +141,22 @@ def _help(error: BaseException) -> str:
 
 
 def _open_what_was_closed() -> None:
-    """Started with ``>&-`` there is no stdout: as with /dev/null, nobody reads it."""
-    for name in ("stdout", "stderr"):
+    """Started with ``<&-`` or ``>&-``: as with /dev/null, nobody writes, or reads.
+
+    Whatever is opened next would be taken for that stream, also by a child: the event
+    loop ends the process when it finds itself there.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            assert opened == number  # noqa: S101 - those below are open
+            os.set_inheritable(opened, True)  # noqa: FBT003 - positional only
         if getattr(sys, name) is None:
-            nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - for as long as the process runs
-            setattr(sys, name, nowhere)
+            mode = "w" if number else "r"
+            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as the process runs
+            setattr(sys, name, stream)
 
 
 def _replace_what_no_terminal_can_show() -> None:

@@ -1,5 +1,6 @@
 """`controlplane run` with real engines, a real broker, and real signals."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -7,7 +8,8 @@ import sys
 import pytest
 
 from events import PortClaimed, WorkerDeregistered, WorkerRegistered
-from tests.support.sidecars import ENGINE, HEALTH, is_alive, sidecar
+from tests.support.commands import COMMAND
+from tests.support.sidecars import END_S, ENGINE, HEALTH, WORKER, is_alive, sidecar
 from tests.support.waiting import eventually
 
 ENDED_CODE = 7
@@ -178,3 +180,14 @@ async def test_an_engine_dies_with_its_sidecar(cell):
         told = await run.ask("told")
         run.process.kill()
         await eventually(lambda: not is_alive(told["pid"]), 5.0)
+
+
+async def test_without_any_stdin_the_engine_reads_nothing_and_its_code_counts(cell):
+    engine = f"import sys; sys.exit({ENDED_CODE} if sys.stdin.read() == '' else 1)"
+    process = await asyncio.create_subprocess_exec(
+        *("/bin/sh", "-c", 'exec "$0" "$@" <&-', *COMMAND, "run", *WORKER),
+        *("--health", "none", "--", sys.executable, "-c", engine),
+        env={**os.environ, "NATS_URL": cell.broker.url, "CP_CELL": cell.cell},
+    )
+    async with asyncio.timeout(END_S):
+        assert await process.wait() == ENDED_CODE

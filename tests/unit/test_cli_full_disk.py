@@ -1,4 +1,4 @@
-"""Where nothing can be written the code says so: it is nobody's bug."""
+"""Where nothing can be written, or read, the code says so: it is nobody's bug."""
 
 import os
 import subprocess
@@ -47,3 +47,12 @@ def test_without_any_stdout_it_works_unseen():
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_whatever_is_closed_the_event_loop_ends_well(closed, tmp_path):
+    """Its own descriptors are none of the three: else it aborts at its end."""
+    shell = ("/bin/sh", "-c", f'exec "$0" "$@" {closed}')
+    missing = ("replay", "--from-archive", str(tmp_path / "none"))
+    ended = subprocess.run([*shell, *COMMAND, *missing], check=False)
+    assert ended.returncode == 65
