@@ -36,9 +36,13 @@ async def get(url: str, timeout_s: float) -> Answer:
 
     A `TimeoutError` is one.
     """
-    split = urlsplit(url)
-    tls = split.scheme == "https"
-    port = split.port or (443 if tls else 80)
+    try:
+        split = urlsplit(url)
+        tls = split.scheme == "https"
+        port = split.port or (443 if tls else 80)
+    except ValueError as error:
+        message = f"{url!r} is no URL: {error}"
+        raise ConnectionError(message) from error
     target = (split.path or "/") + (f"?{split.query}" if split.query else "")
     host = split.netloc.rpartition("@")[2]
     head = (
@@ -46,9 +50,7 @@ async def get(url: str, timeout_s: float) -> Answer:
         "User-Agent: controlplane\r\nConnection: close\r\n\r\n"
     )
     async with asyncio.timeout(timeout_s):
-        reader, writer = await asyncio.open_connection(
-            split.hostname, port, ssl=tls or None, limit=HEAD_BYTES_MAX
-        )
+        reader, writer = await _connected(split.hostname or "", port, tls=tls)
         try:
             writer.write(head.encode("latin-1"))
             return await _read(reader)
@@ -62,8 +64,21 @@ async def get(url: str, timeout_s: float) -> Answer:
 async def knock(host: str, port: int, timeout_s: float) -> None:
     """Connect and leave. Raises `OSError` when nobody listens."""
     async with asyncio.timeout(timeout_s):
-        _, writer = await asyncio.open_connection(host, port)
+        _, writer = await _connected(host, port)
         writer.close()
+
+
+async def _connected(
+    host: str, port: int, *, tls: bool = False
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Raises `OSError`, also for a host that could be nobody's name."""
+    try:
+        return await asyncio.open_connection(
+            host, port, ssl=tls or None, limit=HEAD_BYTES_MAX
+        )
+    except ValueError as error:  # a name that DNS cannot have, a zero in it
+        message = f"{host!r} cannot be looked up: {error}"
+        raise ConnectionError(message) from error
 
 
 async def _read(reader: asyncio.StreamReader) -> Answer:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Self
-from urllib.parse import urlsplit
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -21,9 +22,14 @@ HTTP: Final = "http"
 ADDRESS: Final = "http://{host}:{http}"
 TCP: Final = "tcp"
 NONE: Final = "none"
-FACTS: Final = ("host", "model", "namespace", "worker_id")
+HOST: Final = "host"
+FACTS: Final = (HOST, "model", "namespace", "worker_id")
 """What has a name in a command besides ports."""
 SCHEMES: Final = ("http", "https")
+LOCALHOST: Final = "localhost"
+HOST_MAX: Final = 254
+"""Characters of a name that DNS can have, the dot of its root with them."""
+_HOST_PART: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,31 +66,71 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         known = (*self.ports, *FACTS)
         for word in self.command:
             check_places("command", word, known)
-        urls = {
-            "health": self.health,
-            "metrics": self.metrics,
-            "adapters-url": self.adapters,
-        }
-        for field, url in urls.items():
-            no_url = field != "adapters-url" and url in (TCP, NONE)
-            if url is not None and not no_url:
-                _check_url(field, check_places(field, url, known), known)
-
-    def at(self, ports: Mapping[str, PortBlock], facts: Mapping[str, str]) -> Self:
-        """The same with all names filled in."""
-        values = {**facts, **{name: str(block.start) for name, block in ports.items()}}
-        return msgspec.structs.replace(
-            self,
-            command=tuple(fill(word, values) for word in self.command),
-            health=fill(self.health, values),
-            metrics=None if self.metrics is None else fill(self.metrics, values),
-            adapters=None if self.adapters is None else fill(self.adapters, values),
+        for field, url in self._urls():
+            check_places(field, url, known)
+        spec = self.spec
+        facts = (spec.namespace, spec.worker_id)
+        self.check_urls(
+            **{
+                name: fact
+                for name, fact in zip(("namespace", "worker_id"), facts, strict=True)
+                if fact is not None
+            }
         )
 
+    def check_urls(self, **facts: str) -> None:
+        """Raise `SettingsError` for a URL that cannot be one with these ``facts``.
 
-def _check_url(field: str, url: str, known: tuple[str, ...]) -> None:
+        What nobody knows before the ports are claimed is taken for something usual.
+        """
+        values = {**dict.fromkeys((*self.ports, *FACTS), "1"), HOST: LOCALHOST}
+        values |= {"model": self.spec.model, **facts}
+        for field, url in self._urls():
+            _check_url(field, url, _filled_url(url, values))
+
+    def at(self, ports: Mapping[str, PortBlock], facts: Mapping[str, str]) -> Engine:
+        """What is run and asked: all names filled in."""
+        starts = {name: str(block.start) for name, block in ports.items()}
+        values = {**facts, **starts}
+        metrics, adapters = self.metrics, self.adapters
+        return Engine(
+            command=tuple(fill(word, values) for word in self.command),
+            health=_filled_url(self.health, values),
+            metrics=None if metrics is None else _filled_url(metrics, values),
+            adapters=None if adapters is None else _filled_url(adapters, values),
+        )
+
+    def _urls(self) -> Iterator[tuple[str, str]]:
+        if self.health not in (TCP, NONE):
+            yield "health", self.health
+        if self.metrics is not None:
+            yield "metrics", self.metrics
+        if self.adapters is not None:
+            yield "adapters-url", self.adapters
+
+
+class Engine(msgspec.Struct, frozen=True, kw_only=True):
+    """The command, and where its state is asked for, as in `Plan`; without names."""
+
+    command: tuple[str, ...]
+    health: str
+    metrics: str | None
+    adapters: str | None
+
+
+def _filled_url(url: str, values: Mapping[str, str]) -> str:
+    """``url`` with ``values`` percent-encoded in it, but for a slash.
+
+    A host that is an IPv6 address stands in brackets, whether ``url`` has them or not.
+    """
+    encoded = {name: quote(value) for name, value in values.items()}
+    host = values[HOST]
+    encoded[HOST] = f"[{host}]" if ":" in host else host
+    return fill(url.replace(f"[{{{HOST}}}]", f"{{{HOST}}}"), encoded)
+
+
+def _check_url(field: str, url: str, filled: str) -> None:
     rule = f"a URL of {' or '.join(SCHEMES)}, as http://127.0.0.1:{{http}}/{field}"
-    filled = fill(url, dict.fromkeys(known, "1"))
     try:
         split = urlsplit(filled)
         usable = split.scheme in SCHEMES and bool(split.hostname) and split.port != 0
@@ -97,3 +143,16 @@ def _check_url(field: str, url: str, known: tuple[str, ...]) -> None:
         # They would not be sent, and an engine's 401 says nothing of that.
         rule = "a URL without user and password: they are not sent"
         raise SettingsError(field=field, value=url.replace(who, "***"), rule=rule)
+    host = split.hostname or ""
+    if ":" not in host and not _is_host(host):
+        rule = (
+            "a URL with a host: parts of 1 to 63 letters, digits, - and _, and dots; "
+        )
+        rule += f"its host is {host!r}"
+        raise SettingsError(field=field, value=url, rule=rule)
+
+
+def _is_host(name: str) -> bool:
+    """Whether it can be looked up; who asks for another name gets no answer."""
+    parts = name.removesuffix(".").split(".")
+    return len(name) <= HOST_MAX and all(map(_HOST_PART.fullmatch, parts))

@@ -8,23 +8,23 @@ from projections import PortBlock
 
 from .asking import get, knock
 from .engine_metrics import read_load
-from .plan import NONE, TCP, Plan
+from .plan import NONE, TCP
 from .steps import Answered, Load
 
 LOOPBACK: Final = "127.0.0.1"
 
 
-async def probed(plan: Plan, http: PortBlock) -> Answered:
-    """Ask once for the health that ``plan`` means, at its port ``http``."""
+async def probed(health: str, http: PortBlock, timeout_s: float) -> Answered:
+    """Ask once for ``health``, as an `Engine` has it, at its port ``http``."""
     try:
-        if plan.health == NONE:
+        if health == NONE:
             return Answered(healthy=True, said="it runs")
-        if plan.health == TCP:
-            return await _accepts(http, plan.probe_timeout_s)
-        answer = await get(plan.health, plan.probe_timeout_s)
+        if health == TCP:
+            return await _accepts(http, timeout_s)
+        answer = await get(health, timeout_s)
         return Answered(healthy=answer.good, said=str(answer))
     except TimeoutError:
-        said = f"nothing in {plan.probe_timeout_s:g} s"
+        said = f"nothing in {timeout_s:g} s"
     except OSError as error:
         said = f"no connection ({error})"
     return Answered(healthy=False, said=said)

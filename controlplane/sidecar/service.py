@@ -96,6 +96,9 @@ class Sidecar:
         self._plane, self._plan = plane, plan
         self._require_broker = require_broker
         self._worker = plane.worker(plan.spec, ports=plan.ports)
+        plan.check_urls(
+            namespace=self._worker.namespace, worker_id=self._worker.worker_id
+        )
         self._core: Final = SidecarCore(plan.limits, plan.command[0])
         self._child: Final = Child()
         self._over: asyncio.Future[Leave] | None = None
@@ -296,26 +299,26 @@ class Sidecar:
             "namespace": worker.namespace,
             "worker_id": worker.worker_id,
         }
-        plan = self._plan.at(worker.ports, facts)
+        engine = self._plan.at(worker.ports, facts)
         environ = child_environment(os.environ, worker.ports, worker.worker_id)
         try:
-            self._child.start(plan.command, environ)
+            self._child.start(engine.command, environ)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             self._feed(ChildNotStarted(reason))
             return
         starts = {name: block.start for name, block in worker.ports.items()}
-        name = plan.command[0]
+        name = engine.command[0]
         _log.info("child started", pid=self._child.pid, command=name, ports=starts)
         # Arguments may hold what is no matter of a log.
-        _log.debug("child's arguments", arguments=plan.command[1:])
+        _log.debug("child's arguments", arguments=engine.command[1:])
         self._feed(ChildStarted())
         self._spawn(self._await_end())
-        self._spawn(self._probe(plan, worker.ports[HTTP]))
-        if plan.metrics is not None:
-            self._spawn(self._scrape(plan, plan.metrics))
-        if plan.adapters is not None:
-            self._spawn(self._watch_adapters(plan, plan.adapters))
+        self._spawn(self._probe(engine.health, worker.ports[HTTP]))
+        if engine.metrics is not None:
+            self._spawn(self._scrape(engine.metrics))
+        if engine.adapters is not None:
+            self._spawn(self._watch_adapters(engine.adapters))
 
     async def _await_end(self) -> None:
         code = await self._child.ended()
@@ -330,11 +333,11 @@ class Sidecar:
         await self._child.end_kin(within_s)
         self._feed(KinGone())
 
-    async def _probe(self, plan: Plan, http: PortBlock) -> None:
+    async def _probe(self, health: str, http: PortBlock) -> None:
         """Ask for the child's health for as long as it runs."""
-        said_at = _now()
+        plan, said_at = self._plan, _now()
         while self._child.running:
-            answered = await probed(plan, http)
+            answered = await probed(health, http, plan.probe_timeout_s)
             self._feed(answered)
             pause_s = plan.health_interval_s
             if not self._core.was_healthy:
@@ -344,9 +347,9 @@ class Sidecar:
                     _log.info("child not healthy yet", answer=answered.said)
             await asyncio.sleep(pause_s)
 
-    async def _scrape(self, plan: Plan, url: str) -> None:
+    async def _scrape(self, url: str) -> None:
         """Read the child's metrics for as long as it runs."""
-        silent = plan.metrics_guessed
+        plan, silent = self._plan, self._plan.metrics_guessed
         while self._child.running:
             asked_at, problem = _now(), ""
             try:
@@ -360,8 +363,9 @@ class Sidecar:
                 _log.warning("metrics not read", url=url, reason=problem)
             await asyncio.sleep(plan.metrics_interval_s)
 
-    async def _watch_adapters(self, plan: Plan, url: str) -> None:
+    async def _watch_adapters(self, url: str) -> None:
         """Say which adapters the child lists, for as long as it runs."""
+        plan = self._plan
         watch = AdapterWatch(self._worker, url, declared=plan.spec.adapters)
         while self._child.running:
             try:

@@ -8,7 +8,10 @@ import pytest
 from controlplane.sidecar.adapters import listed_adapters
 from controlplane.sidecar.asking import BODY_BYTES_MAX, get, knock
 from controlplane.sidecar.engine_metrics import read_load
+from controlplane.sidecar.plan import TCP
+from controlplane.sidecar.probing import probed
 from controlplane.sidecar.steps import Load
+from projections import PortBlock
 
 VLLM = """# HELP vllm:num_requests_running Number of requests in execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -185,6 +188,17 @@ async def test_what_is_no_answer_is_an_os_error(raw):
     async with listener(raw) as (port, _):
         with pytest.raises(OSError, match="no answer in HTTP"):
             await get(f"http://127.0.0.1:{port}/", 5.0)
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "a\0b", "[h", "h:x"])
+async def test_a_host_that_nobody_can_have_is_an_os_error(host):
+    with pytest.raises(OSError, match=r"cannot be looked up|is no URL"):
+        await get(f"http://{host}/", 5.0)
+    health = f"http://{host}/"
+    answer = await probed(health, PortBlock("127.0.0.1", 20000, 1, "a"), 5.0)
+    assert not answer.healthy
+    answer = await probed(TCP, PortBlock("a..b", 1, 1, "a"), 5.0)
+    assert "cannot be looked up" in answer.said
 
 
 async def test_an_answer_that_does_not_come_is_a_timeout():

@@ -1,5 +1,8 @@
 """What a sidecar fills into commands, URLs and environments, and what it refuses."""
 
+import os
+import subprocess
+
 import pytest
 
 from controlplane.cli.sidecar import AsWorker, Patience, made_plan
@@ -12,6 +15,7 @@ from controlplane.sidecar.environment import (
 from controlplane.sidecar.filling import check_places, fill
 from events import InvalidIdentityError, Role
 from projections import DEFAULT_RANGE, PortBlock, PortRange, Want
+from tests.support import commands
 
 VALUES = {"http": "20000", "kv-events": "20001", "model": "meta/llama"}
 COMMAND = ("vllm", "serve", "{model}", "--port", "{http}")
@@ -138,6 +142,31 @@ def test_a_plan_is_filled_in_with_what_was_claimed():
     assert (at.health, at.metrics) == ("http://h:20005/h", "http://n:20005/m")
 
 
+def test_facts_are_percent_encoded_in_urls_and_nowhere_else():
+    patience = Patience(health="http://h:{http}/{model}?id={worker_id}")
+    made = plan("serve", "{model}", patience=patience, model="meta/mod\u00e8l \u2603")
+    facts = {"model": made.spec.model, "worker_id": "a&b#%", "host": "n"}
+    at = made.at({"http": PortBlock("n", 20005, 1, "a")}, facts)
+    assert at.command == ("serve", "meta/mod\u00e8l \u2603")
+    assert at.health == "http://h:20005/meta/mod%C3%A8l%20%E2%98%83?id=a%26b%23%25"
+
+
+@pytest.mark.parametrize("host", ["{host}", "[{host}]"])
+def test_an_ipv6_host_stands_in_brackets_in_a_url(host):
+    made = plan(patience=Patience(health=f"http://{host}:{{http}}/h"))
+    blocks = {"http": PortBlock("::1", 20005, 1, "a")}
+    at = made.at(blocks, {"model": "m", "host": "::1"})
+    assert at.health == "http://[::1]:20005/h"
+    assert at.metrics == "http://[::1]:20005/metrics"
+
+
+def test_what_was_filled_in_is_not_taken_for_names_again():
+    made = plan("serve", "{{grpc}}", "{model}", model="{a}")
+    facts = {"model": "{a}", "host": "n"}
+    at = made.at({"http": PortBlock("n", 20005, 1, "a")}, facts)
+    assert at.command == ("serve", "{grpc}", "{a}")
+
+
 REFUSED = {
     "no command": ("command", {}, [""]),
     "unknown place": ("grpc", {}, ["vllm", "{grpc}"]),
@@ -172,9 +201,40 @@ def test_what_cannot_be_is_refused_before_anything_is_claimed(case):
         "http://h:0/",
         "http://h/a b",
         "http://[h",
+        "http://a..b/health",
+        f"http://{'a' * 64}.example/",
+        "http://{model}:{http}/",
         "no",
     ],
 )
 def test_health_is_asked_over_http_or_not_by_url(health):
     with pytest.raises(SettingsError, match="health"):
-        plan(patience=Patience(health=health))
+        plan(patience=Patience(health=health), model="a model")
+
+
+def test_a_url_is_checked_with_all_that_is_known_before_the_claim():
+    of_worker = Patience(health="http://{worker_id}.{namespace}:{http}/")
+    made = plan(patience=of_worker)
+    made.check_urls(worker_id="w_1", namespace="prod")
+    with pytest.raises(SettingsError, match="parts of 1 to 63"):
+        made.check_urls(worker_id="w 1")
+    with pytest.raises(SettingsError, match="health"):
+        plan(patience=of_worker, worker_id="w 1")
+    ended = subprocess.run(
+        [
+            *commands.COMMAND,
+            "run",
+            "--model",
+            "m",
+            "--health",
+            of_worker.health,
+            "--",
+            "true",
+        ],
+        env={**os.environ, "CP_NAMESPACE": "n" * 64},
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    assert ended.returncode == 64
+    assert ended.stderr.count(b"\n") == 1
+    assert b"health" in ended.stderr
