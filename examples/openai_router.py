@@ -29,6 +29,7 @@ from starlette.routing import Route
 import controlplane as cp
 
 ATTEMPTS: Final = 3
+ENTRY: Final = (cp.Role.AGGREGATED, cp.Role.DECODE)  # a request may start there
 HOP_BY_HOP: Final = set(b"connection keep-alive te transfer-encoding upgrade".split())
 # All that is read of a request; a key keeps prompts that begin alike on one worker.
 Asked: Any = msgspec.defstruct("Asked", [("model", str), ("prompt_cache_key", Any, "")])
@@ -47,7 +48,7 @@ async def models(request: Request) -> Response:
     """Every name that can be asked for now, adapters too."""
     cards = {}
     for model in request.app.state.view.fleet.models.values():
-        sets = model.worker_sets.values() if model.serving else ()
+        sets = (each for key, each in model.worker_sets.items() if key.role in ENTRY)
         for worker in (w for each in sets for w in each.workers.values() if w.routable):
             born = {"object": "model", "created": int(worker.registered_at.timestamp())}
             for name in (model.name, *worker.adapters):
@@ -185,14 +186,13 @@ def main() -> None:
     parser.add_argument("--checkpoint", help="start warm from this file")
     parser.add_argument("--max-stale-s", type=float, help="503 if the fleet is older")
     given = vars(parser.parse_args())
-    host, port = given.pop("host"), given.pop("port")
+    where = {name: given.pop(name) for name in ("host", "port")}
     try:
         plane = cp.connect(name=given["name"])
         view = plane.view(cp.NamespaceFilter.from_env(os.environ), **given)
     except cp.ControlPlaneError as error:
         parser.exit(1, f"openai_router: {error}\n")
-    app = create_app(plane, view, create_client())
-    uvicorn.run(app, host=host, port=port, access_log=False)
+    uvicorn.run(create_app(plane, view, create_client()), **where, access_log=False)
 
 
 if __name__ == "__main__":

@@ -268,6 +268,8 @@ async def test_models_are_those_that_can_be_asked_for_now(stage):
     await stage.register("w3", "http://127.0.0.1:1", **starting)
     half = {"model": "half", "role": cp.Role.PREFILL}
     await stage.register("w4", "http://127.0.0.1:1", **half)
+    prefill = {"role": cp.Role.PREFILL, "adapters": ("prefill-lora",)}
+    await stage.register("w5", "http://127.0.0.1:1", **prefill)
     cards = (await stage.client.get("/v1/models")).json()["data"]
     assert [card["id"] for card in cards] == ["llama", "sql-lora"]
     assert {card["object"] for card in cards} == {"model"}
