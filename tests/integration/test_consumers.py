@@ -16,7 +16,7 @@ from controlplane.broker import Outgoing, StreamSpec, consumer
 from tests.support.servers import consumers_of, unique
 from tests.support.waiting import eventually
 
-DEAD = 20
+DEAD = 100
 
 
 @pytest.fixture
