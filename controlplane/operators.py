@@ -29,8 +29,10 @@ from .eventlog import Appended
 from .identifiers import new_uuid7
 from .runtime import Lifetime
 
+WEIGHT_MIN: Final = 1e-6
 WEIGHT_MAX: Final = 1e6
-"""Shares are sums of workers x weight: far from where floats end."""
+"""Shares are sums of workers x weight, loads are divided by it: far from where floats
+end."""
 COUNT_MAX: Final = 2**31
 
 
@@ -200,8 +202,9 @@ class Operators(Lifetime):
 
 def check_weight(value: float) -> float:
     """Return ``value`` if it may be a weight, else raise `SettingsError`."""
-    if not _is_number(value) or not 0 <= value <= WEIGHT_MAX:
-        rule = f"a number from 0 (no traffic) to {WEIGHT_MAX:g}; usual is 1"
+    some = _is_number(value) and WEIGHT_MIN <= value <= WEIGHT_MAX
+    if not some and not (_is_number(value) and value == 0):
+        rule = f"0 (no traffic), or from {WEIGHT_MIN:g} to {WEIGHT_MAX:g}; usual is 1"
         raise SettingsError(field="weight", value=value, rule=rule)
     return float(value) + 0.0  # of -0.0 too that is 0
 

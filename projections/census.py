@@ -25,13 +25,20 @@ def traffic_share(fleet: Fleet, namespace: Namespace, model: ModelName) -> float
 
     As requests that name a model and nothing else are spread; None: nobody gets any.
     """
+    sets = [
+        (key.namespace, len(meaning.routable), meaning.weight)
+        for key, meaning in fleet.sets(model).items()
+        if meaning.is_entry and meaning.routable
+    ]
+    if not sets:
+        return None
+    heaviest = max(weight for *_, weight in sets)  # an old log may hold any above 0
     total = own = 0.0
-    for key, meaning in fleet.sets(model).items():
-        if meaning.is_entry:
-            part = len(meaning.routable) * meaning.weight
-            total += part
-            own += part if key.namespace == namespace else 0.0
-    return own / total if total > 0 else None
+    for place, workers, weight in sets:
+        part = workers * (weight / heaviest)
+        total += part
+        own += part if place == namespace else 0.0
+    return own / total
 
 
 def take_census(

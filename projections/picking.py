@@ -6,7 +6,7 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,12 @@ from .entities import Registration, Thresholds, WorkerKey, WorkerSetKey
 from .errors import ModelNotFoundError, ModelUnavailableError
 from .readiness import SetMeaning, blockers, limits_of
 from .view import Fleet, Worker, derive, derive_routable
+
+
+SHARES_MIN: Final = 1e-200
+SHARES_MAX: Final = 1e200
+"""Beyond, shares are by the heaviest weight: an old log may hold any, and an infinite
+sum, or one of the least numbers, cannot be drawn from."""
 
 
 class RandomNumbers(Protocol):
@@ -200,9 +206,14 @@ def _gathered(
     sets: tuple[tuple[SetMeaning, tuple[Registration, ...]], ...],
     limits: tuple[Thresholds | None, ...],
 ) -> Candidates:
+    shares = tuple(accumulate(len(workers) * m.weight for m, workers in sets))
+    if shares and not SHARES_MIN <= shares[-1] <= SHARES_MAX:
+        heaviest = max(m.weight for m, _ in sets)
+        parts = (len(workers) * (m.weight / heaviest) for m, workers in sets)
+        shares = tuple(accumulate(parts))
     return Candidates(
         sets=sets,
-        shares=tuple(accumulate(len(workers) * m.weight for m, workers in sets)),
+        shares=shares,
         ends=tuple(accumulate(len(workers) for _, workers in sets)),
         limits=limits,
         limited=any(limits),

@@ -22,6 +22,8 @@ from projections import (
 
 ANEW: Final = 8
 """When more than one in so many moved, sorting anew costs less than moving each."""
+WEIGHT_MIN: Final = 1e-200
+"""An old log may hold less. Divided by that, pressures would be infinite: no order."""
 NEAR: Final = 64
 """So near the first a place is looked for first."""
 
@@ -179,6 +181,7 @@ class Ranking:
             return None
         seen.watchers[self] = None
         worker, weight, limits = standing
+        weight = max(weight, WEIGHT_MIN)
         if worker.incarnation != seen.incarnation:
             return None
         full, each = pressure(seen.load, slots_of(worker.capacity))

@@ -228,6 +228,7 @@ REFUSED = [
     (lambda p: p.weight("prod", "m", math.nan), cp.SettingsError, "weight nan"),
     (lambda p: p.weight("prod", "m", math.inf), cp.SettingsError, "weight inf"),
     (lambda p: p.weight("prod", "m", -1), cp.SettingsError, "weight -1"),
+    (lambda p: p.weight("prod", "m", 1e-7), cp.SettingsError, "from 1e-06 to 1e"),
     (lambda p: p.weight("prod", "m", "1"), cp.SettingsError, "weight '1'"),
     (lambda p: p.weight("prod", "m", weight=True), cp.SettingsError, "weight True"),
     (lambda p: p.weight("prod", "m", 1e9), cp.SettingsError, "weight 1000000000.0"),

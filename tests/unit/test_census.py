@@ -60,6 +60,10 @@ def test_an_adapter_is_counted_where_it_is_loaded():
     assert take_census(fleet, "prod-v2", "sql").routable == 1
 
 
+EVEN = [registered(f"w{n}") for n in range(9)]
+EVEN += [registered(f"v{n}", **V2) for n in range(9)]
+
+
 @pytest.mark.parametrize(
     ("steps", "share"),
     [
@@ -71,6 +75,7 @@ def test_an_adapter_is_counted_where_it_is_loaded():
         ([registered("w1"), registered("w2", **V2), registered("w3", **V2)], 1 / 3),
         ([registered("w1"), registered("w2", **V2), weighted(0.25, **V2)], 0.8),
         ([registered("w1", **NEEDS), registered("p1", **PREFILL)], 1.0),
+        *(([*EVEN, weighted(w), weighted(w, **V2)], 0.5) for w in (1e308, 5e-324)),
     ],
 )
 def test_a_share_is_by_workers_and_weight_of_entry_roles(steps, share):

@@ -30,6 +30,14 @@ def test_the_least_loaded_is_picked():
     assert router.pick() == "w3"
 
 
+@pytest.mark.parametrize("weight", [5e-324, 1e-310, 1e-9, 1e308])
+def test_any_weight_of_an_old_log_leaves_an_order(weight):
+    router = Router(three(weighted(weight)))
+    for worker, running in (("w1", 0), ("w2", 0), ("w3", 200)):
+        router.hear(worker, running=running)
+    assert router.picks(20) == {"w1": 10, "w2": 10}
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 50])
 def test_it_is_exactly_the_least_loaded_however_many_there_are(count):
     rng = Random(count)
