@@ -17,7 +17,6 @@ from .errors import ModelNotFoundError, ModelUnavailableError
 from .readiness import SetMeaning, blockers, limits_of
 from .view import Fleet, Worker, derive, derive_routable
 
-
 SHARES_MIN: Final = 1e-200
 SHARES_MAX: Final = 1e200
 """Beyond, shares are by the heaviest weight: an old log may hold any, and an infinite
