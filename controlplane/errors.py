@@ -152,16 +152,22 @@ class HistoryTruncatedError(ControlPlaneError):
 
 
 class ImportUnfinishedError(HistoryTruncatedError):
-    """The log holds a part of an archive. Let the import go on first."""
+    """The log holds a part of an archive. Let the import go on, or begin it anew."""
 
-    def __init__(self, *, place: int, of: int) -> None:
-        """So many records are in: ``place``, ``of`` the archive's."""
+    def __init__(self, *, place: int, of: int, others: int = 0) -> None:
+        """So many records are in: ``place``, ``of`` the archive's, then ``others``."""
         super().__init__(first=1)
-        self.place, self.of = place, of
-        message = (
-            f"the log holds {place} of {of} records of an archive; let the import go "
-            "on: controlplane log import FILE, the same file"
-        )
+        self.place, self.of, self.others = place, of, others
+        message = f"the log holds {place} of {of} records of an archive"
+        if others:
+            message += (
+                ", and then what others wrote; import the archive into a new cell: "
+                "controlplane init --cell NAME"
+            )
+        else:
+            message += (
+                "; let the import go on: controlplane log import FILE, the same file"
+            )
         self.args = (message,)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -37,13 +38,11 @@ from .errors import (
     LogFullError,
     LogUnavailableError,
 )
-from .origin import Origin, origin_of
+from .origin import Origin, check_import, origin_of, recorded_at
 from .recognition import Recognition
 from .settings import Settings
 from .topology import LOG_ID, Names
 
-RECORDED_AT: Final = "Cp-Recorded-At"
-"""The header in which an import keeps the time of the first recording."""
 REPEAT_AFTER_S: Final = 0.1
 FREEING: Final = (WorkerDeregistered, WorkerExpired, WorkerHeld, PortReleased)
 """Events that end something: for them the last of a limited log is kept."""
@@ -105,6 +104,16 @@ class EventLog:
         """Where the log stands now, by its leader."""
         state = await self._broker.state(self._stream)
         return _log_state(state)
+
+    async def whole_state(self) -> LogState:
+        """As `state`, for whoever takes the log at its word.
+
+        Raises `ImportUnfinishedError`: a part of an archive is no history.
+        """
+        state = await self.state()
+        get = partial(self._broker.get, self._stream)
+        await check_import(get, state.first_revision, state.last_revision)
+        return state
 
     async def append(
         self, event: AnyEvent, *, expected_revision: Revision | None = None
@@ -222,7 +231,7 @@ class EventLog:
     async def origin_at(self, revision: Revision) -> Origin | None:
         """Where the record at ``revision`` was imported from; None: it was not."""
         message = await self._broker.get(self._stream, revision) if revision else None
-        return None if message is None else origin_of(message.headers)
+        return origin_of(message)
 
     async def last(self, subject: str) -> Record | None:
         """The last record on a relative ``subject``, from the log's leader."""
@@ -322,9 +331,7 @@ class EventLog:
 
     def record(self, message: Message) -> Record:
         """The record that a stored message is."""
-        headers, at = message.headers, message.stored_at
-        if headers is not None:
-            at = _recorded_at(headers, at)
+        at = message.stored_at if message.headers is None else recorded_at(message)
         subject = message.subject.removeprefix(self._prefix)
         event = decode(subject, message.payload)
         return Record(message.sequence, at, subject, event)
@@ -332,7 +339,7 @@ class EventLog:
     def _stored(self, message: Message) -> StoredRecord:
         return StoredRecord(
             message.sequence,
-            _recorded_at(message.headers, message.stored_at),
+            recorded_at(message),
             self.names.relative(message.subject),
             message.payload,
         )
@@ -347,15 +354,6 @@ def _frees(event: AnyEvent) -> bool:
             return weight == 0
         case _:
             return isinstance(event, FREEING)
-
-
-def _recorded_at(headers: Mapping[str, str] | None, stored_at: datetime) -> datetime:
-    if headers is None or (text := headers.get(RECORDED_AT)) is None:
-        return stored_at
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError:
-        return stored_at
 
 
 def _log_state(state: StreamState) -> LogState:

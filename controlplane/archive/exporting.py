@@ -36,10 +36,11 @@ async def export_log(
     """Write the log, as it is now, to an archive at ``path``.
 
     What an export that was cut short left in ``{path}.part`` is not read again. Raises
-    `ExportRefusedError` when the file or its part is of another log or in use, and
-    what reading the log raises; then the part keeps what is there.
+    `ExportRefusedError` when the file or its part is of another log or in use,
+    `ImportUnfinishedError` when the log is a part of an archive itself, and what
+    reading the log raises; then the part keeps what is there.
     """
-    state = await log.state()
+    state = await log.whole_state()
     if _is_there(path):
         return _already(path, state)
     with ArchiveWriter(path) as writer:

@@ -21,9 +21,10 @@ from controlplane.errors import (
     AppendConflictError,
     AppendOutcomeUnknownError,
     HistoryTruncatedError,
+    ImportUnfinishedError,
 )
-from controlplane.eventlog import RECORDED_AT, EventLog
-from controlplane.origin import IMPORTED, Origin
+from controlplane.eventlog import EventLog
+from controlplane.origin import IMPORTED, RECORDED_AT, Origin
 from controlplane.projector.leadership import holder
 from events import StoredRecord
 
@@ -86,7 +87,9 @@ class _Importer:
     async def find_place(self) -> int:
         """How many records are in. Raises `ImportRefusedError`."""
         self.place = (await self._log.state()).last_revision
-        if self.place and not await self._is_ours(self.place):
+        if self.place and not (
+            await self._is_ours(1) and await self._is_ours(self.place)
+        ):
             raise await self._not_empty()
         leader = await holder(self._broker, self._log.names)
         if leader is not None and self.place < self._manifest.records:
@@ -142,12 +145,17 @@ class _Importer:
         )
 
     async def _not_empty(self) -> ImportRefusedError:
-        origin = await self._log.origin_at(self.place)
         what = f"is at revision {self.place}"
-        if origin is not None and origin.place < origin.of:
-            what = f"holds {origin.place} of {origin.of} records of another archive"
-        elif origin is not None:
-            what = f"holds another archive, of {origin.of} records"
+        begun = await self._log.origin_at(1)
+        which = "this" if begun == self._origin(1) else "another"
+        try:
+            await self._log.whole_state()
+        except ImportUnfinishedError as part:
+            what = f"holds {part.place} of {part.of} records of {which} archive"
+            what += ", and then what others wrote" if part.others else ""
+        else:
+            if begun is not None and begun.of == self.place:
+                what = f"holds {which} archive, of {begun.of} records"
         return ImportRefusedError(
             f"cell {self._log.names.cell!r} is not empty: its log {what}; "
             "import into a new cell: controlplane init --cell NAME"

@@ -107,11 +107,8 @@ class LogHistory:
 
         Raises `ImportUnfinishedError`: a part of an archive is no history.
         """
-        state = await self._log.state()
+        state = await self._log.whole_state()
         self._log_id = state.log_id
-        origin = await self._log.origin_at(state.last_revision)
-        if origin is not None:
-            origin.check_last()
         return Ends(state.first_revision, state.last_revision, state.now)
 
     async def batches(

@@ -40,11 +40,11 @@ async def replay_ports(
     claim stands, so the last record does not tell who holds it. In a long log, or one
     whose beginning was purged, the projector's snapshot stands in for the first ones.
     Raises `HistoryTruncatedError` when the beginning is gone and no usable snapshot
-    reaches what is left.
+    reaches what is left; `ImportUnfinishedError` is one, too.
     """
     beginnings = Beginnings(log, broker)
     while True:
-        now = await log.state()
+        now = await log.whole_state()
         found = await beginnings.find(now, host)
         state, after = FoldState(), 0
         if found is not None:

@@ -79,10 +79,7 @@ async def find(
     entry = await feed.at(view.last_sequence) if view.messages else None
     beginning = await _beginning(feed, entry, view.first_sequence)
     readable = await _last_readable(feed, entry, view.first_sequence)
-    log_state = await log.state()
-    origin = await log.origin_at(log_state.last_revision)
-    if origin is not None:
-        origin.check_last()
+    log_state = await log.whole_state()
     log_end = await log_end_of(log, log_state)
     snapshot_record = await _record_at(log, restored)
     record = await _record_at(log, _message(entry))

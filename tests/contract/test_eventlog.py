@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import msgspec
 import pytest
 
@@ -14,10 +16,11 @@ from controlplane.errors import (
     LogFullError,
     TopologyDriftError,
 )
-from controlplane.eventlog import RECORDED_AT, EventLog, Pending
+from controlplane.eventlog import EventLog, Pending
 from controlplane.identifiers import new_uuid7
 from controlplane.settings import Settings
 from events import Undecodable, UnknownEvent, WorkerRegistered, encode, subject_of
+from tests.support.dating import dated
 from tests.support.fleet_builder import (
     claimed,
     deregistered,
@@ -285,15 +288,15 @@ async def test_what_cannot_be_read_keeps_its_place(log, lossy):
 
 async def test_an_import_keeps_the_time_of_the_first_recording(log, lossy):
     (event,) = events(registered("w1"))
-    moment = "2026-01-02T03:04:05.000006+00:00"
+    moment = datetime(2026, 1, 2, 3, 4, 5, 6, UTC)
     message = Outgoing(
         subject=log.names.absolute(subject_of(event)),
         payload=encode(event),
-        headers={RECORDED_AT: moment},
+        headers=dated(moment, 1),
     )
     await lossy.store(log.names.log_stream, message)
     (record,) = await everything(log)
-    assert record.recorded_at.isoformat() == moment
+    assert record.recorded_at == moment
 
 
 async def test_a_full_log_keeps_room_for_every_farewell(lossy):

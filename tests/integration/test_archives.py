@@ -9,11 +9,12 @@ import pytest
 
 from controlplane.archive import read_archive
 from controlplane.broker import Outgoing
-from controlplane.eventlog import RECORDED_AT, EventLog
+from controlplane.eventlog import EventLog
 from controlplane.settings import Settings
 from controlplane.topology import init
 from events import Status
 from tests.support.commands import command, spawn
+from tests.support.dating import dated
 from tests.support.fleet_builder import (
     C2,
     claimed,
@@ -59,9 +60,9 @@ async def cells(broker):
             Outgoing(
                 subject=log.names.absolute(subject),
                 payload=payload,
-                headers={RECORDED_AT: at.isoformat()},
+                headers=dated(at, place),
             )
-            for at, subject, payload in records
+            for place, (at, subject, payload) in enumerate(records, 1)
         ]
         while messages:
             now = messages[:1] if len(messages[0].payload) > 500_000 else messages[:500]

@@ -15,7 +15,8 @@ import msgspec
 
 from controlplane.beats import decode_beat
 from controlplane.broker import Message, StreamSpec
-from controlplane.eventlog import RECORDED_AT, Appended, Pending
+from controlplane.eventlog import Appended, Pending
+from controlplane.origin import RECORDED_AT
 from controlplane.presence import Presence, RouterReport
 from controlplane.topology import LOG_ID, Names
 from controlplane.viewfeed import SnapshotPointer, decode_head, unpack_snapshot

@@ -14,8 +14,9 @@ from controlplane.archive import importing, writing
 from controlplane.archive.frames import frame, whole_frames
 from controlplane.broker import Outgoing
 from controlplane.broker.memory import MemoryBroker, MemoryServer
-from controlplane.eventlog import RECORDED_AT, EventLog
+from controlplane.eventlog import EventLog
 from projections import FoldState, fold_all
+from tests.support.dating import dated
 
 SETTINGS = cp.Settings(connect_timeout_s=0.3)
 
@@ -57,7 +58,9 @@ class LogCell:
 
     async def tell(self, story):
         """Store a story, as it is, at its times."""
-        for record, payload in zip(story, story.payloads, strict=True):
+        last = (await self.log.state()).last_revision
+        told = zip(story, story.payloads, strict=True)
+        for place, (record, payload) in enumerate(told, last + 1):
             subject = record.subject
             if not subject.startswith("log."):
                 subject = f"log.{subject}"  # the log takes no others
@@ -65,7 +68,7 @@ class LogCell:
                 Outgoing(
                     subject=self.log.names.absolute(subject),
                     payload=payload,
-                    headers={RECORDED_AT: record.recorded_at.isoformat()},
+                    headers=dated(record.recorded_at, place),
                 )
             )
 

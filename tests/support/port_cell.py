@@ -10,7 +10,7 @@ import msgspec
 import controlplane as cp
 from controlplane.broker import Outgoing
 from controlplane.broker.memory import MemoryBroker, MemoryServer
-from controlplane.eventlog import RECORDED_AT, EventLog
+from controlplane.eventlog import EventLog
 from controlplane.ports.watching import HostWatch
 from controlplane.viewfeed import ViewFeed
 from projections import (
@@ -21,6 +21,7 @@ from projections import (
     step,
     take,
 )
+from tests.support.dating import dated
 from tests.support.fleet_builder import (
     claimed,
     given,
@@ -108,9 +109,11 @@ class Cell:
         return HostWatch(self.log, self.broker, settings, HOST)
 
     async def tell(self, story) -> None:
-        for record, payload in zip(story, story.payloads, strict=True):
+        last = (await self.log.state()).last_revision
+        told = zip(story, story.payloads, strict=True)
+        for place, (record, payload) in enumerate(told, last + 1):
             subject = self.log.names.absolute(record.subject)
-            headers = {RECORDED_AT: record.recorded_at.isoformat()}
+            headers = dated(record.recorded_at, place)
             message = Outgoing(subject=subject, payload=payload, headers=headers)
             await self.broker.store(self.log.names.log_stream, message)
 

@@ -20,8 +20,9 @@ from controlplane.errors import (
     ImportUnfinishedError,
     LogFullError,
 )
-from controlplane.origin import IMPORTED
+from controlplane.origin import IMPORTED, RECORDED_AT, Origin
 from controlplane.playback import replay_log
+from controlplane.playback.ports import replay_ports
 from controlplane.projector import service
 from controlplane.projector.finding import find
 from controlplane.projector.leadership import Leadership
@@ -177,7 +178,8 @@ async def test_another_writer_is_noticed_before_anything_is_mixed(other, path):
         await import_archive(other.broker, other.log, path)
     records = await other.records()
     assert len(records) == 13
-    with pytest.raises(ImportRefusedError, match="is not empty: its log is at"):
+    says = "is not empty: its log holds 12 of 41 records of this archive, and then"
+    with pytest.raises(ImportRefusedError, match=says):
         await import_archive(other.broker, other.log, path)
     assert await other.records() == records
 
@@ -241,9 +243,131 @@ async def test_a_full_log_keeps_its_place(other, path, monkeypatch):
     assert imported.resumed_after == 9
 
 
-@pytest.mark.parametrize("text", ["", "a", "a b c", "a 1 c", "a 1 2 3", "a -1 2"])
+CHECKSUM = "0" * 32
+NOW = "2026-01-01T00:00:00+00:00"
+
+
+async def noise(cell, **headers):
+    """A foreign message, with headers that another program may think of."""
+    said = {name.replace("_", "-"): text for name, text in headers.items()}
+    subject = cell.log.names.absolute("log.worker.prod.w")
+    await cell.store(Outgoing(subject=subject, payload=b"", headers=said))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "a", "a b c", "a 1 c", "a 1 2 3", "a -1 2", "a 1 2"),
+        *(f"{CHECKSUM} 2 3", f"{CHECKSUM} 1 0", f"{CHECKSUM} 1 {'9' * 5000}"),
+        *(f"{CHECKSUM} 1 ²", f"{CHECKSUM}  1 2", f"{CHECKSUM} 1 2 "),
+    ],
+    ids=lambda text: text[-12:],
+)
 async def test_a_header_that_says_nothing_is_no_import(other, text):
-    subject = other.log.names.absolute("log.worker.prod.w")
-    await other.store(Outgoing(subject=subject, payload=b"", headers={IMPORTED: text}))
+    await noise(other, Cp_Imported=text, Cp_Recorded_At=NOW)
     assert await other.log.origin_at(1) is None
     await looked_at(other)
+
+
+async def test_a_foreign_header_takes_no_healthy_log_down(cell, tmp_path):
+    """Not even one that fits, behind records that were made here."""
+    before = digests(await cell.records())
+    for text in ("abc 1 2", f"{CHECKSUM} 1 2", f"{CHECKSUM} 44 45"):
+        await noise(cell, Cp_Imported=text, Cp_Recorded_At=NOW)
+        await looked_at(cell)
+        assert (await replay_log(cell.log)).revision == len(await cell.records())
+    assert digests(await cell.records())[: len(before)] == before
+    await export_log(cell.log, tmp_path / "whole.zst")
+
+
+async def test_a_part_stays_a_part_whatever_comes_behind_it(other, path, tmp_path):
+    """Half a fleet is never taken for the fleet, however many records follow."""
+    other.broker.kill_at = 5
+    with pytest.raises(KilledError):
+        await import_archive(other.broker, other.log, path)
+    for behind in range(1, 40):
+        await noise(other)
+        if behind not in (1, 2, 28, 29, 30, 39):  # 41 records are the archive's
+            continue
+        says = "holds 12 of 41 records of an archive, and then what others wrote"
+        for looking in (
+            looked_at(other),
+            replay_log(other.log),
+            replay_ports(other.broker, other.log),
+            export_log(other.log, tmp_path / "part.zst"),
+        ):
+            with pytest.raises(ImportUnfinishedError, match=says):
+                await looking
+        with pytest.raises(ImportRefusedError, match="12 of 41 records of this arch"):
+            await import_archive(other.broker, other.log, path)
+    assert not (tmp_path / "part.zst").exists()
+
+
+async def test_a_part_is_neither_exported_nor_are_its_ports_shown(other, path):
+    other.broker.kill_at = 5
+    with pytest.raises(KilledError):
+        await import_archive(other.broker, other.log, path)
+    with pytest.raises(ImportUnfinishedError, match="12 of 41"):
+        await export_log(other.log, path.with_name("part.zst"))
+    with pytest.raises(ImportUnfinishedError, match="12 of 41"):
+        await replay_ports(other.broker, other.log)
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+async def test_a_cell_lives_on_behind_an_import(other, path, tmp_path):
+    """Records behind it, and purges of some of it, do not make it a part."""
+    await import_archive(other.broker, other.log, path)
+    await other.tell(given(registered("late")))
+    assert (await replay_log(other.log)).revision == 42
+    await export_log(other.log, tmp_path / "more.zst")
+    await other.remove("log.port.10%2E0%2E0%2E1.20019")  # the archive's last record
+    assert await other.log.at(41) is None
+    await looked_at(other)
+    await other.remove("log.worker.prod.w0")
+    assert (await other.log.state()).first_revision == 2
+    await other.log.whole_state()
+    await other.broker.purge_stream(other.log.names.log_stream)
+    await other.log.whole_state()
+    with pytest.raises(ImportRefusedError, match="its log is at revision 42;"):
+        await import_archive(other.broker, other.log, path)
+
+
+async def test_an_archive_of_an_emptied_log_leaves_an_empty_log(cell, other, tmp_path):
+    await cell.broker.purge_stream(cell.log.names.log_stream)
+    await export_log(cell.log, tmp_path / "empty.zst")
+    await import_archive(other.broker, other.log, tmp_path / "empty.zst")
+    assert (await other.log.whole_state()).last_revision == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("0001-01-01T00:00:00+23:00", "9999-12-31T23:59:59-23:00"),
+        *("0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59+00:00"),
+        *("1969-12-31T23:59:59+00:00", "2262-01-01T00:00:00Z"),
+        *("2026-01-01T00:00:00", "2026-01-01", "12:00", "", "garbage", "x" * 5000),
+        *("2026-01-01T00:00:00+24:00", "2026-13-01T00:00:00Z", "\x00"),
+    ],
+    ids=lambda text: ascii(text)[-30:],
+)
+async def test_a_time_that_no_broker_recorded_counts_for_nothing(other, text):
+    """Neither the projector nor anybody who looks back stumbles over it."""
+    origin = Origin(CHECKSUM, 1, 1)
+    await noise(other, Cp_Imported=origin.text, Cp_Recorded_At=text)
+    stored = await other.broker.get(other.log.names.log_stream, 1)
+    (record,) = await other.records()
+    assert record.recorded_at == stored.stored_at
+    assert (await other.stored())[0].recorded_at == stored.stored_at
+    await looked_at(other)
+
+
+async def test_only_an_imported_record_says_when_it_was_recorded(other):
+    """A producer's word on it would let it date what it did at will."""
+    for said in ({}, {"Cp_Imported": f"{CHECKSUM} 1 9"}, {"Cp_Imported": "x"}):
+        await noise(other, Cp_Recorded_At=NOW, **said)
+    first, *rest = [r.recorded_at for r in await other.records()]
+    assert [at.isoformat() == NOW for at in (first, *rest)] == [False] * 3
+    await noise(other, Cp_Recorded_At=NOW, Cp_Imported=f"{CHECKSUM} 4 9")
+    assert (await other.records())[-1].recorded_at.isoformat() == NOW
+    assert RECORDED_AT == "Cp-Recorded-At"
+    assert IMPORTED == "Cp-Imported"
