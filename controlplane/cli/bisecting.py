@@ -9,7 +9,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from controlplane.playback import History, PointInTime, state_at
+from controlplane.playback import History, PointInTime, parse_point, state_at
 from events import Revision
 from projections import (
     Expression,
@@ -25,7 +25,6 @@ from projections import (
 from .columns import shown
 from .exits import NO, OK, UsageError
 from .histories import FromArchive, MomentText, opened_history
-from .history import parse_point
 from .options import LISTING, Format, Listing
 from .printing import print_document, print_lines, terminal_width
 from .progress import Progress

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 
 import msgspec
 from rich.text import Text
@@ -13,9 +12,8 @@ from rich.text import Text
 from controlplane.playback import (
     History,
     LogHistory,
-    MomentInvalidError,
     PointInTime,
-    parse_moment,
+    parse_point,
     state_at,
 )
 from controlplane.settings import Settings
@@ -155,14 +153,6 @@ def show_replay(
         print_lines(
             [Text(), *ports_table(listing, width), ports_footer(listing, width)]
         )
-
-
-def parse_point(text: str) -> PointInTime:
-    """A moment of the history itself. Raises `MomentInvalidError`."""
-    moment = parse_moment(text)
-    if isinstance(moment, Path):
-        raise MomentInvalidError(text)
-    return moment
 
 
 # ---- schema --------------------------------------------------------------------

@@ -16,6 +16,7 @@ from controlplane.playback import (
     Selection,
     Sieve,
     last_selected,
+    parse_point,
     parse_types,
     record_at,
     selected,
@@ -25,7 +26,6 @@ from projections import worker_key
 
 from .exits import OK, UsageError
 from .histories import FromArchive, MomentText, opened_history
-from .history import parse_point
 from .opening import opened
 from .options import LISTING, Format, Listing
 from .printing import print_document, print_lines, terminal_width

@@ -12,7 +12,7 @@ from .errors import (
     TypeUnknownError,
 )
 from .history import Ends, History, LogHistory
-from .moments import EventId, Moment, PointInTime, parse_moment
+from .moments import EventId, Moment, PointInTime, parse_moment, parse_point
 from .player import Progress, replay_log, state_at, whole_ends
 from .ports import PortsThen, replay_ports
 from .selecting import (
@@ -73,6 +73,7 @@ __all__ = [
     "WhyPicked",
     "last_selected",
     "parse_moment",
+    "parse_point",
     "parse_types",
     "recall",
     "record_at",

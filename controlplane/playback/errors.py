@@ -7,19 +7,20 @@ from datetime import datetime
 
 from events import ControlPlaneError, Revision
 
-FORMS = (
-    "a revision, a time as 2026-01-31T12:00:00 (UTC if it does not say) or -10m, "
-    "an event's id, or the path of an archive or a router's checkpoint"
-)
+FORMS = "a revision, a time as 2026-01-31T12:00:00 (UTC if it does not say) or -10m"
 
 
 class MomentInvalidError(ControlPlaneError):
     """The text names no moment. Say it in one of the forms."""
 
-    def __init__(self, text: str) -> None:
-        """Quote the ``text``."""
+    def __init__(self, text: str, *, files: bool = True) -> None:
+        """Quote the ``text``; say whether ``files`` would do."""
         self.text = text
-        super().__init__(f"moment {text!r} is not valid: {FORMS}")
+        forms = f"{FORMS}, or an event's id"
+        if files:
+            forms = f"{FORMS}, an event's id, or the path of an archive or a router's"
+            forms += " checkpoint"
+        super().__init__(f"moment {text!r} is not valid: {forms}")
 
 
 class TypeUnknownError(ControlPlaneError):
@@ -70,7 +71,10 @@ class RecordRemovedError(ControlPlaneError):
     """The log holds no record there: it was removed. Ask for another."""
 
     def __init__(self, *, revision: Revision, first: Revision) -> None:
-        """Give the ``revision`` asked for and the ``first`` that there is."""
+        """Give the ``revision`` asked for and the ``first`` that there is; 0: none."""
         self.revision, self.first = revision, first
+        if not first:
+            super().__init__("there is no record: the log is empty")
+            return
         why = "it was purged" if revision >= first else f"the log begins at {first}"
         super().__init__(f"there is no record at revision {revision}: {why}")

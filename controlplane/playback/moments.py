@@ -23,6 +23,19 @@ _AGO: Final = re.compile(r"-(\d+)([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
+def parse_point(text: str) -> PointInTime:
+    """As `parse_moment`, where no file will do: a moment of the history itself."""
+    point = _point(text)
+    if point is None:
+        raise MomentInvalidError(text, files=False)
+    return point
+
+
+def is_event(moment: EventId, event_id: str) -> bool:
+    """Whether ``moment`` names the event: however the producer wrote its id."""
+    return event_id.lower() == moment
+
+
 def parse_moment(text: str) -> Moment:
     """What ``text`` means, in this order: a revision, a time, an event id, a file.
 

@@ -13,7 +13,7 @@ from projections import Folding, FoldState, PlaneState
 
 from .errors import EventNotFoundError, MomentAheadError, MomentTooEarlyError
 from .history import Ends, History, LogHistory
-from .moments import PointInTime
+from .moments import EventId, PointInTime, is_event
 
 Progress: TypeAlias = Callable[[Revision, Revision], None]
 """Called with the revision reached and the last one."""
@@ -52,7 +52,7 @@ async def state_at(
         first = await history.at(ends.first)
         if first is not None:
             raise MomentTooEarlyError(time=moment, began=first.recorded_at)
-    if isinstance(moment, str) and state.fold_state.fingerprint != moment:
+    if isinstance(moment, str) and not is_event(moment, state.fold_state.fingerprint):
         raise EventNotFoundError(event_id=moment, last=ends.last)
     return state
 
@@ -109,11 +109,15 @@ def _count(records: list[Record], moment: PointInTime | None) -> int | None:
             later = (i for i, r in enumerate(records) if r.recorded_at > moment)
             return next(later, None)
         case str():
-            found = (i for i, r in enumerate(records) if r.event.event_id == moment)
-            place = next(found, None)
+            place = _place_of(records, moment)
             return None if place is None else place + 1
         case _:
             return None
+
+
+def _place_of(records: list[Record], moment: EventId) -> int | None:
+    found = (i for i, r in enumerate(records) if is_event(moment, r.event.event_id))
+    return next(found, None)
 
 
 async def before_end(history: History, ends: Ends, ago: timedelta) -> datetime:

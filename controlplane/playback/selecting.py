@@ -30,11 +30,12 @@ from projections import WorkerKey
 from .errors import (
     EventNotFoundError,
     MomentAheadError,
+    MomentTooEarlyError,
     RecordRemovedError,
     TypeUnknownError,
 )
 from .history import Ends, History
-from .moments import EventId, PointInTime
+from .moments import EventId, PointInTime, is_event
 from .player import Progress, before_end, up_to
 
 UNKNOWN: Final = "unknown"
@@ -214,7 +215,7 @@ async def selected(
             progress(last.revision, end)
     if isinstance(begin, str) and not gate.is_open:
         raise EventNotFoundError(event_id=begin, last=end)
-    if isinstance(stop, str) and (last is None or last.fingerprint != stop):
+    if isinstance(stop, str) and (last is None or not is_event(stop, last.fingerprint)):
         raise EventNotFoundError(event_id=stop, last=ends.last)
 
 
@@ -231,22 +232,27 @@ async def record_at(
 ) -> Record:
     """The record of a moment: of a time the last one up to then.
 
-    Raises `RecordRemovedError` when that is none, and as `selected`.
+    Raises `RecordRemovedError` when none is there, `MomentTooEarlyError` when the log
+    began after the time, and as `selected`.
     """
     ends = await history.ends()
-    found: Record | None = None
     if isinstance(point, int):
         if point > ends.last:
             raise MomentAheadError(revision=point, last=ends.last)
         found = await history.at(point) if point > 0 else None
-    else:
-        everything = Sieve(Selection())
-        async for records in selected(history, everything, None, point, progress):
-            found = records[-1]
-    if found is None:
-        revision = point if isinstance(point, int) else 0
-        raise RecordRemovedError(revision=revision, first=max(1, ends.first))
-    return found
+        if found is None:
+            raise RecordRemovedError(revision=point, first=max(1, ends.first))
+        return found
+    moment = await _as_time(history, ends, point)
+    last: Record | None = None
+    async for records in selected(history, Sieve(Selection()), None, moment, progress):
+        last = records[-1]
+    if last is not None:
+        return last
+    first = await history.at(ends.first) if ends.last else None
+    if first is None or not isinstance(moment, datetime):
+        raise RecordRemovedError(revision=0, first=0)
+    raise MomentTooEarlyError(time=moment, began=first.recorded_at)
 
 
 class _Gate:
@@ -271,6 +277,6 @@ class _Gate:
             case datetime() as time:
                 return record.recorded_at >= time
             case str() as event_id:
-                return record.event.event_id == event_id
+                return is_event(event_id, record.event.event_id)
             case _:
                 return self._since is None or record.revision >= self._since

@@ -9,7 +9,7 @@ from events import Record
 
 from .errors import EventNotFoundError, MomentAheadError, MomentTooEarlyError
 from .history import History
-from .moments import PointInTime
+from .moments import PointInTime, is_event
 from .player import Progress, before_end, up_to, whole_ends
 
 
@@ -38,5 +38,7 @@ async def records_to(
         first = await history.at(ends.first)
         if first is not None:
             raise MomentTooEarlyError(time=moment, began=first.recorded_at)
-    if isinstance(moment, str) and (last is None or last.fingerprint != moment):
+    if isinstance(moment, str) and (
+        last is None or not is_event(moment, last.fingerprint)
+    ):
         raise EventNotFoundError(event_id=moment, last=ends.last)

@@ -25,7 +25,6 @@ from controlplane.cli.exits import (
     from_arguments,
     sentence,
 )
-from controlplane.cli.history import parse_point
 from controlplane.cli.records import record_document
 from controlplane.playback import (
     EventNotFoundError,
@@ -36,6 +35,7 @@ from controlplane.playback import (
     RouterElsewhereError,
     RouterUnseenError,
     TypeUnknownError,
+    parse_point,
 )
 from controlplane.sidecar import ChildNotHealthyError, ChildNotStartedError
 from events import InvalidIdentityError, UndecodableRecordError, json_schema
@@ -263,8 +263,9 @@ def test_until_is_a_moment_of_the_log_itself(tmp_path):
     assert east == datetime(2026, 1, 31, 12, tzinfo=UTC)
     path = tmp_path / "router.ckpt"
     path.touch()
-    with pytest.raises(MomentInvalidError):
-        parse_point(str(path))
+    for text in (str(path), "yesterday"):
+        with pytest.raises(MomentInvalidError, match=r"or an event's id$"):
+            parse_point(text)
 
 
 @pytest.mark.parametrize("story", [every_event, *STORIES.values()])

@@ -3,20 +3,25 @@
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane.playback import (
     Ends,
     EventNotFoundError,
     MomentAheadError,
+    MomentTooEarlyError,
     RecordRemovedError,
     Selection,
     Sieve,
     Statistics,
     TypeUnknownError,
     last_selected,
+    parse_point,
     parse_types,
     record_at,
+    records_to,
     selected,
+    state_at,
     type_of,
 )
 from tests.golden.stories import STORIES
@@ -175,6 +180,37 @@ async def test_a_record_that_is_not_there_is_said_to_be_ahead_or_removed():
             await record_at(holes, before)
     with pytest.raises(MomentAheadError):
         await record_at(holes, 9)
+
+
+async def test_a_time_before_the_log_is_said_as_a_replay_says_it():
+    for early in (START - timedelta(days=1), timedelta(days=-999_999)):
+        with pytest.raises(MomentTooEarlyError, match="is before the log's first rec"):
+            await record_at(StoryHistory(UPDATE), early)
+    for nothing in (START, timedelta(days=-1)):
+        with pytest.raises(RecordRemovedError, match="no record: the log is empty"):
+            await record_at(StoryHistory([]), nothing)
+    ended = Ends(8, 7, None)
+    purged = StoryHistory([], first=ended.first, last=ended.last)
+    with pytest.raises(RecordRemovedError, match="no record: the log is empty"):
+        await record_at(purged, START)
+
+
+async def test_an_event_is_found_however_its_producer_wrote_its_id():
+    """S56: in capitals, too; what is asked for may be in any case anyway."""
+    event_id = "019AE2B4-0000-7000-8000-00000000000A"
+    there = UPDATE[4]
+    loud = replace(there, event=replace(there.event, event_id=event_id))
+    story = [*UPDATE[:4], loud, *UPDATE[5:]]
+    for text in (event_id, event_id.lower()):
+        point = parse_point(text)
+        history = StoryHistory(story)
+        assert (await record_at(history, point)).revision == 5
+        assert (await state_at(history, point)).revision == 5
+        assert [r async for batch in records_to(history, point) for r in batch] == (
+            story[:5]
+        )
+        assert (await found(story, since=point))[0] == 5
+        assert (await found(story, until=point))[-1] == 5
 
 
 # ---- counting ----------------------------------------------------------------------
