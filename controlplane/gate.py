@@ -7,14 +7,16 @@ answer, no error.
 from __future__ import annotations
 
 import asyncio
+import enum
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from events import (
+    ControlPlaneError,
     ModelName,
     Namespace,
     Revision,
@@ -32,16 +34,21 @@ from .departure import Departure
 from .errors import SettingsError
 from .eventlog import EventLog
 from .presence import RouterSeen, WaitResult, judge_wait, names_astray, routers
+from .projector.leadership import holder
 from .router.client import RouterView
 from .settings import Settings
+from .topology import Names
 from .viewfeed import ViewFeed
 
 PAUSE_S: Final = 0.05
 SYNC_S_MIN: Final = 2.0
 """A view gets so long to be up to date, however soon the deadline is, but no longer
 than the broker gets to answer."""
-NOTE_S: Final = 1.0
-"""So long is waited for a view that somebody could do without."""
+NOTE_S: Final = 2.5
+"""So long is waited for a view that somebody could do without: two heads of a leader,
+or one to follow another."""
+LED_NOTE_S: Final = 6.0
+"""So long, where a projector leads."""
 
 Wanted: TypeAlias = Literal["all"] | int
 DrainState: TypeAlias = Literal[
@@ -209,6 +216,41 @@ async def up_to_date(
             yield None
         else:
             yield view
+
+
+class Unseen(enum.Enum):
+    """Why there is no fleet as of all that is decided."""
+
+    NO_PROJECTOR = "no_projector"
+    """None leads, so nobody publishes a view."""
+    BEHIND = "behind"
+    """One leads, as far as is known, and yet no view was up to date in time."""
+
+
+async def glimpse(
+    view: RouterView, broker: Broker, names: Names, settings: Settings
+) -> Fleet | Unseen:
+    """The fleet as of all acknowledged before, for who could do without it.
+
+    A decision that changes nothing reaches a view with the next head only: a leader
+    has two of them in which to be heard, and who leads is waited for longer.
+    """
+    async with view:
+        for within_s in (NOTE_S, LED_NOTE_S - NOTE_S):
+            with suppress(TimeoutError):
+                await view.synced(min(within_s, settings.connect_timeout_s))
+                return view.fleet
+            if not await _is_led(broker, names):
+                return Unseen.NO_PROJECTOR
+    return Unseen.BEHIND
+
+
+async def _is_led(broker: Broker, names: Names) -> bool:
+    """Whether a projector leads; where nobody may know, as if one did."""
+    try:
+        return await holder(broker, names) is not None
+    except ControlPlaneError:
+        return True
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):

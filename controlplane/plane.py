@@ -35,7 +35,7 @@ from . import topology
 from .broker.jetstream import JetStreamBroker
 from .clock import SystemClock
 from .eventlog import Appended, EventLog
-from .gate import NOTE_S, Deployment, DrainResult, Gate, ReadyResult, up_to_date
+from .gate import Deployment, DrainResult, Gate, ReadyResult, Unseen, glimpse
 from .loads import checked_load, encode_load
 from .logs import get_logger
 from .operators import Operators
@@ -287,11 +287,10 @@ class Plane(Operators):
     async def _fleet_now(self) -> Fleet:
         """From a view; from the log itself where no projector keeps one up to date."""
         view = self.view(announce=False)
-        patience_s = min(NOTE_S, self.settings.connect_timeout_s)
-        async with up_to_date(view, patience_s) as found:
-            if found is not None:
-                return found.fleet
-        return (await self.log.replay()).fleet
+        found = await glimpse(view, self.broker, self.names, self.settings)
+        if isinstance(found, Unseen):
+            return (await self.log.replay()).fleet
+        return found
 
     async def routers(self) -> tuple[RouterSeen, ...]:
         """Every router that is there, or went lately without goodbye, by name."""

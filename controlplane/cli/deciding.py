@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from cyclopts import Parameter
 
-from controlplane.gate import NOTE_S, up_to_date
+from controlplane.gate import Unseen, glimpse
 from controlplane.operators import check_count, check_share, check_weight
 from controlplane.plane import Plane
 from events import (
@@ -46,8 +46,8 @@ from .printing import print_document, print_lines
 from .running import run
 from .whole import Whole
 
-Notes: TypeAlias = Callable[[Fleet | None], Iterable[str]]
-"""What is to be said of a decision, by the fleet after it; None: there is no view."""
+Notes: TypeAlias = Callable[[Fleet | Unseen], Iterable[str]]
+"""What is to be said of a decision, by the fleet after it."""
 
 
 def author_of(options: Deciding) -> str:
@@ -78,15 +78,13 @@ def parse_worker(text: str) -> tuple[Namespace, WorkerId]:
         raise UsageError(message) from error
 
 
-async def fleet_now(plane: Plane) -> Fleet | None:
-    """The fleet as of all that is decided; None: no projector keeps a view of it.
+async def fleet_now(plane: Plane) -> Fleet | Unseen:
+    """The fleet as of all that is decided, or why nobody can show it.
 
     It is for a note: nobody waits for it for long.
     """
     view = plane.view(announce=False)
-    patience_s = min(NOTE_S, plane.settings.connect_timeout_s)
-    async with up_to_date(view, patience_s) as found:
-        return None if found is None else found.fleet
+    return await glimpse(view, plane.broker, plane.names, plane.settings)
 
 
 async def noted(
@@ -119,11 +117,14 @@ async def show_decided(
 async def _refuse_adapter(plane: Plane, model: ModelName) -> None:
     """Raise `AdapterNameError` if the name is an adapter's only.
 
-    Where no projector keeps a view nobody can tell, and the decision is taken.
+    Where no projector leads nobody routes by it, and the decision is taken. Where one
+    does and its view is late, the log is asked.
     """
     fleet = await fleet_now(plane)
-    if fleet is None:
+    if fleet is Unseen.NO_PROJECTOR:
         return
+    if isinstance(fleet, Unseen):
+        fleet = (await plane.log.replay()).fleet
     models = adapter_of(fleet, model)
     if models:
         raise AdapterNameError(adapter=model, models=models)
@@ -196,7 +197,7 @@ def resume(worker: str, /, *, options: Deciding = DECIDING) -> int:
 
 async def _resume(where: tuple[Namespace, WorkerId], by: str, options: Deciding) -> int:
     async with opened(options) as plane:
-        was_held = await _standing_hold(plane, *where) is not None
+        lifted = await _standing_hold(plane, *where)
         done = await plane.resume(*where, options.reason, by=by)
         name = "/".join(where)
         decided = Decided(
@@ -211,7 +212,7 @@ async def _resume(where: tuple[Namespace, WorkerId], by: str, options: Deciding)
             plane,
             decided,
             options,
-            lambda fleet: resume_notes(fleet, *where, was_held=was_held),
+            lambda fleet: resume_notes(fleet, *where, lifted),
         )
 
 

@@ -8,17 +8,20 @@ from typing import Any, Final
 import msgspec
 from rich.text import Text
 
-from controlplane.gate import Deployment, DrainResult, ReadyResult
-from events import ModelName, Namespace, Revision, WorkerId
+from controlplane.gate import Deployment, DrainResult, ReadyResult, Unseen
+from events import ModelName, Namespace, Revision, Status, WorkerHeld, WorkerId
 from projections import Fleet, traffic_share
 
 from .columns import shown
 from .tables import BAD, GOOD, ODD
 
 NO_VIEW: Final = "no view is up to date; start a projector: controlplane projector"
-NO_PROJECTOR: Final = (
-    "no router sees it before a projector runs: controlplane projector"
-)
+UNSEEN: Final = {
+    Unseen.NO_PROJECTOR: (
+        "no router sees it before a projector runs: controlplane projector"
+    ),
+    Unseen.BEHIND: "no view was up to date in time; look: controlplane models",
+}
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,37 +56,47 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worker_notes(
-    fleet: Fleet | None, namespace: Namespace, worker_id: WorkerId, waits: str
+    fleet: Fleet | Unseen, namespace: Namespace, worker_id: WorkerId, waits: str
 ) -> Iterator[str]:
     """What is to be said of a decision about a worker; ``waits``: when it is not there.
 
-    ``fleet`` is the one after the decision; None: nobody keeps a view up to date.
+    ``fleet`` is the one after the decision.
     """
-    if fleet is None:
-        yield NO_PROJECTOR
+    if isinstance(fleet, Unseen):
+        yield UNSEEN[fleet]
     elif (namespace, worker_id) not in fleet.state.workers:
         yield f"no worker of this name is registered now; {waits}"
 
 
 def resume_notes(
-    fleet: Fleet | None, namespace: Namespace, worker_id: WorkerId, *, was_held: bool
+    fleet: Fleet | Unseen,
+    namespace: Namespace,
+    worker_id: WorkerId,
+    lifted: WorkerHeld | None,
 ) -> Iterator[str]:
-    """What is to be said of a hold that was lifted."""
-    if not was_held:
+    """What is to be said of the hold that was ``lifted``; None: there was none."""
+    if lifted is None:
         yield "it was not held, so nothing changed"
-    worker = None if fleet is None else fleet.worker(namespace, worker_id)
-    if worker is not None and worker.blockers:
-        yield f"it gets no traffic all the same: {', '.join(worker.blockers)}"
+    worker = None if isinstance(fleet, Unseen) else fleet.worker(namespace, worker_id)
+    blockers: list[str] = [] if worker is None else list(worker.blockers)
+    if worker is not None and lifted is not None and lifted.drain:
+        status = worker.status.value
+        if worker.status in (Status.DRAINING, Status.DRAINED):
+            blockers.remove(status)
+            says = "a sidecar does, by itself, in a moment"
+            yield f"it is {status} until it says ready: {says}"
+    if blockers:
+        yield f"it gets no traffic all the same: {', '.join(blockers)}"
     waits = "it gets traffic when it comes"
     yield from worker_notes(fleet, namespace, worker_id, waits)
 
 
 def weight_notes(
-    fleet: Fleet | None, namespace: Namespace, model: ModelName
+    fleet: Fleet | Unseen, namespace: Namespace, model: ModelName
 ) -> Iterator[str]:
     """What a weight comes to now."""
-    if fleet is None:
-        yield NO_PROJECTOR
+    if isinstance(fleet, Unseen):
+        yield UNSEEN[fleet]
     elif model == "*":
         workers = fleet.state.workers.values()
         if not any(worker.namespace == namespace for worker in workers):
@@ -98,18 +111,18 @@ def weight_notes(
             yield f"it has {share:.0%} of the traffic of {model} now"
 
 
-def known_notes(fleet: Fleet | None, model: ModelName) -> Iterator[str]:
+def known_notes(fleet: Fleet | Unseen, model: ModelName) -> Iterator[str]:
     """What is to be said of a decision about a model."""
-    if fleet is None:
-        yield NO_PROJECTOR
+    if isinstance(fleet, Unseen):
+        yield UNSEEN[fleet]
     elif model not in fleet.state.known:
         yield "no worker ever served a model of this name; the decision waits"
 
 
-def forget_notes(fleet: Fleet | None, model: ModelName) -> Iterator[str]:
+def forget_notes(fleet: Fleet | Unseen, model: ModelName) -> Iterator[str]:
     """What is to be said of a name that was forgotten."""
-    if fleet is None:
-        yield NO_PROJECTOR
+    if isinstance(fleet, Unseen):
+        yield UNSEEN[fleet]
     elif model in fleet.state.known:
         yield "a worker registered it meanwhile: it stays known"
 

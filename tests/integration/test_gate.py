@@ -10,7 +10,9 @@ import msgspec
 import pytest
 
 import controlplane as cp
+from controlplane.gate import NOTE_S, Unseen, glimpse
 from controlplane.presence import say_presence
+from controlplane.projector.leadership import Leadership
 from tests.support.waiting import eventually
 
 V2 = "prod-v2"
@@ -120,3 +122,24 @@ async def test_it_shuts_again_when_workers_go_while_routers_are_asked(plane, ent
     result = await gate
     assert (result.reached, result.ready) == (False, 0)
     assert result.missing == ("router-a",)
+
+
+# ---- a glimpse ---------------------------------------------------------------------
+async def glimpsed(plane: cp.Plane) -> object:
+    hasty = msgspec.structs.replace(plane.settings, connect_timeout_s=0.2)
+    return await glimpse(
+        plane.view(announce=False), plane.broker, plane.names, settings=hasty
+    )
+
+
+async def test_none_leads_and_none_is_up_to_date_are_two_answers():
+    async with cp.EmbeddedServer() as server, cp.connect(server.url) as plane:
+        await plane.init()
+        assert await glimpsed(plane) is Unseen.NO_PROJECTOR
+        leader = Leadership(plane.broker, plane.names, name="slow", ttl_s=30.0)
+        assert await leader.acquire(0.0)
+        assert await glimpsed(plane) is Unseen.BEHIND
+
+
+def test_a_leader_has_two_heads_in_which_to_be_heard():
+    assert 2 * cp.Settings().head_every_s <= NOTE_S

@@ -12,12 +12,14 @@ from controlplane.cli.decision_lines import (
     weight_notes,
     worker_notes,
 )
-from controlplane.gate import Deployment, DrainResult, ReadyResult
+from controlplane.gate import Deployment, DrainResult, ReadyResult, Unseen
 from tests.support.fleet_builder import (
     MODEL,
     NAMESPACE,
     deregistered,
+    drained,
     fleet_after,
+    given,
     held,
     registered,
     starting,
@@ -34,6 +36,11 @@ BUSY = fleet_after(
 )
 IDLE = fleet_after(starting("w1"))
 LEFT = fleet_after(registered("w1"), deregistered("w1"))
+DRAINED = fleet_after(registered("w1"), drained("w1"), weighted(0))
+HOLD, DRAIN = (
+    next(iter(given(held("w1", drain=drain)))).event for drain in (False, True)
+)
+LEADERLESS = Unseen.NO_PROJECTOR
 W1, W3, NONE = (NAMESPACE, "w1"), (NAMESPACE, "w3"), (NAMESPACE, "none")
 
 
@@ -55,25 +62,28 @@ def decisions() -> list[Text]:
     waits = "the hold waits for it"
     cases = [
         ("held prod/w1", worker_notes(BUSY, *W1, waits)),
-        ("held prod/w1", worker_notes(None, *W1, waits)),
+        ("held prod/w1", worker_notes(LEADERLESS, *W1, waits)),
         ("held prod/none", worker_notes(BUSY, *NONE, waits)),
         ("held prod/\x1b[31mw", ()),
-        ("resumed prod/w1", resume_notes(BUSY, *W1, was_held=True)),
-        ("resumed prod/w1", resume_notes(None, *W1, was_held=True)),
-        ("resumed prod/w3", resume_notes(BUSY, *W3, was_held=True)),
-        ("resumed prod/none", resume_notes(BUSY, *NONE, was_held=False)),
+        ("resumed prod/w1", resume_notes(BUSY, *W1, HOLD)),
+        ("resumed prod/w1", resume_notes(LEADERLESS, *W1, HOLD)),
+        ("resumed prod/w1", resume_notes(Unseen.BEHIND, *W1, HOLD)),
+        ("resumed prod/w3", resume_notes(BUSY, *W3, HOLD)),
+        ("resumed prod/w1", resume_notes(DRAINED, *W1, DRAIN)),
+        ("resumed prod/w1", resume_notes(DRAINED, *W1, HOLD)),
+        ("resumed prod/none", resume_notes(BUSY, *NONE, None)),
         ("weight of prod-v2 for llama is 0.25", weight_notes(BUSY, "prod-v2", MODEL)),
         ("weight of prod for llama is 1", weight_notes(IDLE, NAMESPACE, MODEL)),
         ("weight of prod for lama is 1", weight_notes(BUSY, NAMESPACE, "lama")),
         ("weight of prod for * is 0", weight_notes(BUSY, NAMESPACE, "*")),
         ("weight of prod-v3 for * is 0", weight_notes(BUSY, "prod-v3", "*")),
-        ("weight of prod for llama is 1", weight_notes(None, NAMESPACE, MODEL)),
+        ("weight of prod for llama is 1", weight_notes(LEADERLESS, NAMESPACE, MODEL)),
         ("llama is busy from kv usage 0.9", known_notes(LEFT, MODEL)),
         ("lama is busy from kv usage 0.9", known_notes(LEFT, "lama")),
-        ("llama has no limits", known_notes(None, MODEL)),
+        ("llama has no limits", known_notes(LEADERLESS, MODEL)),
         ("forgot llama", forget_notes(LEFT, MODEL)),
         ("forgot lama", forget_notes(LEFT, "lama")),
-        ("forgot lama", forget_notes(None, "lama")),
+        ("forgot lama", forget_notes(LEADERLESS, "lama")),
     ]
     return [line for said, notes in cases for line in _decided(said, notes)]
 
