@@ -7,6 +7,7 @@ from .errors import (
     ArchiveTruncatedError,
     ArchiveUnusableError,
     ExportRefusedError,
+    ExportStoppedError,
     ImportRefusedError,
 )
 from .exporting import Exported, export_log
@@ -24,6 +25,7 @@ __all__ = [
     "ArchiveTruncatedError",
     "ArchiveUnusableError",
     "ExportRefusedError",
+    "ExportStoppedError",
     "Exported",
     "ImportRefusedError",
     "Imported",

@@ -59,5 +59,17 @@ class ExportRefusedError(ControlPlaneError):
     """The export cannot go where it was told to. Do as the message says."""
 
 
+class ExportStoppedError(ControlPlaneError):
+    """The machine took no more of it: a full disk. Make room; the same call goes on."""
+
+    def __init__(self, part: Path, why: OSError) -> None:
+        """Name the ``part`` that was written, and give the system's word on ``why``."""
+        self.part = part
+        super().__init__(
+            f"cannot write {part}: {why.strerror or why}; it keeps what is there: make "
+            "room, or mend that, and run the same command again"
+        )
+
+
 class ImportRefusedError(ControlPlaneError):
     """The cell cannot take the archive. Do as the message says."""

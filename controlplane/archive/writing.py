@@ -7,18 +7,27 @@ and went on is the same file as one that was not.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Final, Self
 
 import msgspec
 
-from events import Revision, StoredRecord, encode_line, read_or_none, stored_of
+from events import (
+    ControlPlaneError,
+    Revision,
+    StoredRecord,
+    encode_line,
+    read_or_none,
+    stored_of,
+)
 
-from .errors import ExportRefusedError
+from .errors import ExportRefusedError, ExportStoppedError
 from .form import (
     BLOCK,
     BLOCK_BYTES_MAX,
@@ -35,6 +44,7 @@ from .frames import begins_frame, footer, frame, whole_frames
 MODE: Final = 0o600
 """An archive names workers and their addresses: only its owner may read it."""
 HEADER_BYTES_MAX: Final = 4096
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 _HEADER: Final = msgspec.json.Decoder(Header)
 _MARK: Final = msgspec.json.Decoder(Mark)
 
@@ -43,7 +53,10 @@ class ArchiveWriter:
     """The archive that is to be at ``path``. A context: leaving keeps what is there."""
 
     def __init__(self, path: Path) -> None:
-        """Open the part, and lock it. Raises `ExportRefusedError`."""
+        """Open the part, and lock it. Raises `ExportRefusedError`.
+
+        Every call that writes raises `ExportStoppedError`.
+        """
         self.path = path
         self.part = path.with_name(f"{path.name}.part")
         self.last: StoredRecord | None = None
@@ -53,7 +66,12 @@ class ArchiveWriter:
         self._pending_bytes = 0
         self._header: Header | None = None
         self._chain = Chain(b"")
-        self._go_on()
+        try:
+            with self._writing():
+                self._go_on()
+        except ControlPlaneError:
+            self.__exit__()
+            raise
 
     @property
     def header(self) -> Header | None:
@@ -93,9 +111,10 @@ class ArchiveWriter:
         manifest = self._chain.manifest(self._header, last_revision, exported_at)
         offset = self._file.tell()
         self._write(frame(ending_line(manifest)) + footer(offset))
-        os.fsync(self._file.fileno())
-        self.part.replace(self.path)
-        _sync_directory(self.path.parent)
+        with self._writing():
+            os.fsync(self._file.fileno())
+            self.part.replace(self.path)
+            _sync_directory(self.path.parent)
         return manifest
 
     def __enter__(self) -> Self:
@@ -104,7 +123,8 @@ class ArchiveWriter:
 
     def __exit__(self, *_: object) -> None:
         """Close the part; the lock goes with it."""
-        self._file.close()
+        with suppress(OSError):  # what was not written already failed before
+            self._file.close()
 
     def _end_block(self, last: StoredRecord) -> None:
         lines = b"\n".join(self._lines) + b"\n"
@@ -117,15 +137,17 @@ class ArchiveWriter:
 
     def _write(self, content: bytes) -> None:
         """Append; what is written survives this process."""
-        try:
+        with self._writing():
             self._file.write(content)
             self._file.flush()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Say it when the machine refuses to write, or to read what it wrote."""
+        try:
+            yield
         except OSError as error:
-            message = (
-                f"cannot write {self.part}: {error}; it keeps what is there: make "
-                "room, and run the same command again"
-            )
-            raise ExportRefusedError(message) from error
+            raise ExportStoppedError(self.part, error) from error
 
     def _go_on(self) -> None:
         """Find what is complete in the part, and cut off what is not.
@@ -154,7 +176,6 @@ class ArchiveWriter:
         return len(start) < HEADER_BYTES_MAX and begins_frame(start)
 
     def _foreign(self) -> ExportRefusedError:
-        self._file.close()
         return ExportRefusedError(
             f"{self.part} was not begun by this version's log export; move it away, "
             "or name another file"
@@ -177,20 +198,29 @@ class ArchiveWriter:
 
 
 def _locked(part: Path) -> BinaryIO:
-    """The part, open at its start. Raises `ExportRefusedError`."""
+    """The part, open at its start.
+
+    Raises `ExportRefusedError`, or `ExportStoppedError` when there is no room.
+    """
     while True:
         try:
             opened = os.open(part, os.O_RDWR | os.O_CREAT, MODE)
         except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                raise ExportStoppedError(part, error) from error
             message = f"cannot write {part}: {error}; name another file"
             raise ExportRefusedError(message) from error
         file: BinaryIO = open(opened, "r+b")  # noqa: PTH123, SIM115 - with a mode; closed by its owner
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             file.close()
             next_step = "let it end, or name another file"
             message = f"another export is writing {part}; {next_step}"
+            raise ExportRefusedError(message) from error
+        except OSError as error:  # a file system without locks
+            file.close()
+            message = f"cannot lock {part}: {error}; name a file somewhere else"
             raise ExportRefusedError(message) from error
         if _is_at(file, part):
             return file

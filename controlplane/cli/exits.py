@@ -13,6 +13,7 @@ from typing import Final
 from controlplane.archive import (
     ArchiveUnusableError,
     ExportRefusedError,
+    ExportStoppedError,
     ImportRefusedError,
 )
 from controlplane.errors import (
@@ -124,6 +125,7 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (StreamMissingError, CONFIGURATION),
     (LogUnavailableError, UNREACHABLE),
     (NotYetError, TRY_AGAIN),
+    (ExportStoppedError, TRY_AGAIN),
     (MomentAheadError, TRY_AGAIN),
     (AppendConflictError, TRY_AGAIN),
     (AppendOutcomeUnknownError, TRY_AGAIN),

@@ -1,11 +1,14 @@
 """An export may be killed at any point, and refuses what would mix logs."""
 
+import resource
+from contextlib import contextmanager
 from random import Random
 
 import pytest
 
 from controlplane.archive import (
     ExportRefusedError,
+    ExportStoppedError,
     export_log,
     import_archive,
     read_archive,
@@ -13,9 +16,8 @@ from controlplane.archive import (
 from controlplane.archive.frames import frame
 from controlplane.archive.writing import ArchiveWriter
 from controlplane.broker.memory import MemoryServer
-from controlplane.errors import (
-    HistoryTruncatedError,
-)
+from controlplane.cli.exits import exit_code
+from controlplane.errors import HistoryTruncatedError
 from tests.support.archived import (
     KilledError,
     LogCell,
@@ -155,6 +157,41 @@ async def test_an_export_overwrites_nothing(cell, other, path, tmp_path):
 async def test_a_name_that_cannot_be_written_is_said(cell, tmp_path, name):
     with pytest.raises(ExportRefusedError, match=r"cannot write .*; name another"):
         await export_log(cell.log, tmp_path / name)
+
+
+@contextmanager
+def room_for(size):
+    """No file of this process may grow beyond ``size`` bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+async def test_where_room_ends_the_export_says_so_and_goes_on(cell, path, share):
+    """Whatever could not be written: the first line, a block, the manifest."""
+    lines, size = lines_of(path), path.stat().st_size
+    path.unlink()
+    part = part_of(path)
+    for _ in range(2):  # the second time there is a part already
+        with room_for(int(size * share)), pytest.raises(ExportStoppedError) as stopped:
+            await export_log(cell.log, path)
+        assert f"cannot write {part}: File too large; it keeps" in str(stopped.value)
+        assert exit_code(stopped.value) == 75
+    await export_log(cell.log, path)
+    assert lines_of(path)[:-1] == lines[:-1]
+
+
+async def test_what_stops_the_last_step_is_said_as_well(cell, tmp_path):
+    path = tmp_path / "log.zst"
+    with pytest.raises(ExportStoppedError, match="it keeps what is there"):
+        await export_log(cell.log, path, lambda *_: path.mkdir(exist_ok=True))
+    path.rmdir()
+    await export_log(cell.log, path)
+    assert list(read_archive(path)) == await cell.records()
 
 
 async def test_two_exports_do_not_write_one_file(cell, tmp_path):

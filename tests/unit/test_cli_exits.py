@@ -13,6 +13,7 @@ from controlplane.archive import (
     ArchiveNewerError,
     ArchiveTruncatedError,
     ExportRefusedError,
+    ExportStoppedError,
     ImportRefusedError,
 )
 from controlplane.cli import main
@@ -66,6 +67,7 @@ CODES = [
     (ArchiveDamagedError(FILE, after=7, why="not zstd"), 65),
     (ArchiveNewerError(FILE, found=2, known=1), 65),
     (ExportRefusedError("x"), 1),
+    (ExportStoppedError(FILE, OSError(28, "No space left on device")), 75),
     (ImportRefusedError("x"), 1),
     (MomentInvalidError("x"), 64),
     (MomentTooEarlyError(time=NOON, began=NOON), 64),
