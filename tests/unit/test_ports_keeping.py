@@ -10,6 +10,7 @@ import pytest
 
 import controlplane as cp
 from controlplane import topology
+from controlplane.broker import Outgoing
 from controlplane.broker.memory import MemoryBroker, MemoryServer
 from controlplane.clock import SystemClock
 from controlplane.eventlog import EventLog
@@ -87,6 +88,29 @@ async def claim(claimer: Claimer, size: int = 8) -> PortBlock:
 
 async def held(claimer: Claimer) -> dict[int, str]:
     return check_ports(await port_records(claimer._log)).get(HOST, {})
+
+
+async def test_letting_go_reads_nothing_of_what_others_claimed_meanwhile(host):
+    """Fifty that leave at once would each read what all the others claimed."""
+    claimer, other = await host.claimer(), await host.claimer()
+    block = await claim(claimer, 2)
+    theirs = await claim(other, 2)
+    looks = host.brokers[0].asked
+    await claimer.let_go([block])
+    assert host.brokers[0].asked == looks
+    assert await held(claimer) == dict.fromkeys(theirs, theirs.claim_id)
+
+
+async def test_letting_go_is_by_the_fold_where_another_wrote_last(host):
+    claimer = await host.claimer()
+    block = await claim(claimer, 2)
+    names = topology.Names("default")
+    subject = names.absolute(f"log.port.{encode_token(HOST)}.{block.start}")
+    await host.brokers[0].store(
+        names.log_stream, Outgoing(subject=subject, payload=b"{")
+    )
+    await claimer.let_go([block])
+    assert not await held(claimer)
 
 
 @pytest.mark.parametrize("purged", [(), range(20000, 20008), range(20000, 20007)])
