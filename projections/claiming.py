@@ -3,12 +3,13 @@
 A port is free iff it has no record, or its last one is an understood release that has
 rested for the cool-down. Blocks on their size's grid are preferred, so that equal
 claims fill a range exactly; among them chance decides, so that claimants who decide at
-once seldom meet. When they do, the log decides, and the loser chooses again.
+once seldom meet. Who has a block goes on beside it, for the same reason: nobody else
+does. When they meet, the log decides, and the loser chooses again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
@@ -50,12 +51,14 @@ def choose(
     shunned: Collection[int],
     chance: RandomNumbers,
     busy: Collection[int] = (),
+    near: int | None = None,
 ) -> tuple[int, ...] | Lacking:
     """The first port of a block for each want, all disjoint; or what is lacking.
 
     ``now`` is a lower bound of the broker's time, None if nothing is known of it;
     ``shunned`` ports are taken, whatever the log says (a set: it is asked often). Of
-    these ``busy`` are counted for themselves: something uses them outside the log.
+    these ``busy`` are counted for themselves: something uses them outside the log. The
+    block of the grid from ``near`` on is tried first.
     """
     # The large ones first: a small one finds a place between them, not the reverse.
     order = sorted(
@@ -63,7 +66,7 @@ def choose(
     )
     ordered = [wants[n] for n in order]
     rested = _rested_by(now, cooldown_s)
-    starts = _sampled(known, ordered, rested, shunned, chance)
+    starts = _sampled(known, ordered, rested, shunned, chance, near)
     if starts is None:
         placed = survey(known, ordered, rested, shunned, busy).place(ordered, chance)
         if isinstance(placed, Lacking):
@@ -159,14 +162,13 @@ def _sampled(
     rested: datetime,
     shunned: Collection[int],
     chance: RandomNumbers,
+    near: int | None,
 ) -> list[int] | None:
     """Free blocks of the grid, if a few draws find them: cheap in an empty range."""
     starts: list[int] = []
     mine: set[int] = set()
     for want in wants:
-        cells = len(want.within) // want.size
-        for _ in range(SAMPLES):
-            start = want.within.first + want.size * int(chance.random() * cells)
+        for start in _drawn(want, chance, near):
             block = range(start, start + want.size)
             if all(
                 port not in mine
@@ -180,6 +182,16 @@ def _sampled(
         starts.append(start)
         mine.update(block)
     return starts
+
+
+def _drawn(want: Want, chance: RandomNumbers, near: int | None) -> Iterator[int]:
+    """Where blocks of the grid begin: the one from ``near`` on, then by chance."""
+    first, size = want.within.first, want.size
+    cells = len(want.within) // size
+    if near is not None and first <= near <= first + size * (cells - 1):
+        yield first + -(-(near - first) // size) * size
+    for _ in range(SAMPLES):
+        yield first + size * int(chance.random() * cells)
 
 
 def _is_free(state: PortState | None, rested: datetime) -> bool:

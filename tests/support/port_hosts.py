@@ -33,8 +33,10 @@ class Host:
         settings: cp.Settings = NO_REST,
         seed: int = 1,
         metrics: PortMetrics | None = None,
+        denied: tuple[str, ...] = (),
     ) -> Claimer:
-        broker = LossyBroker(MemoryBroker(self.server, connect_timeout_s=1.0))
+        client = MemoryBroker(self.server, connect_timeout_s=1.0, denied=denied)
+        broker = LossyBroker(client)
         await broker.start()
         self.brokers.append(broker)
         await topology.init(broker, "default", settings)

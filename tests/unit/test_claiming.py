@@ -192,6 +192,25 @@ def test_chance_decides_among_the_blocks_of_the_grid():
     assert len(starts) > 45
 
 
+@pytest.mark.parametrize(
+    ("near", "start"), [(20008, 20008), (20001, 20008), (20392, 20392)]
+)
+def test_the_block_of_the_grid_that_is_near_is_tried_first(near, start):
+    assert chosen(EMPTY, Want("", 8, SMALL), near=near) == (start,)
+
+
+@pytest.mark.parametrize("near", [19999, 20393, 20400])
+def test_where_nothing_is_near_chance_decides(near):
+    want = Want("", 8, SMALL)
+    assert chosen(EMPTY, want, near=near) == chosen(EMPTY, want)
+
+
+def test_what_is_near_and_not_free_is_passed_over():
+    want = Want("", 8, SMALL)
+    shunned = chosen(EMPTY, want, near=20008, shunned={20010})
+    assert shunned == chosen(EMPTY, want)
+
+
 def test_the_last_free_block_is_found_whatever_chance_says():
     known = known_after(claimed("w1", 20000, 6), claimed("w1", 20008, 2))
     for seed in range(40):
