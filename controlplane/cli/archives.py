@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from pathlib import Path
 
 from controlplane.archive import export_log, import_archive
@@ -18,6 +20,33 @@ from .options import LISTING, Listing
 from .printing import print_document, print_lines, terminal_width
 from .progress import Progress
 from .running import run
+
+
+class _Stoppable(Progress):
+    """Progress that says how far it came when a signal ends it."""
+
+    def __init__(self, doing: str, said: str) -> None:
+        """Say ``said`` of the place reached and the end."""
+        super().__init__(doing=doing)
+        self._stopped_at = said
+        self._reached: tuple[int, int] | None = None
+
+    def __call__(self, place: int, end: int) -> None:
+        """It is at ``place`` of ``end``."""
+        self._reached = place, end
+        super().__call__(place, end)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Leave no trace but this."""
+        self.clear()
+        if kind is not asyncio.CancelledError:
+            return
+        said = "nothing more was written"
+        if self._reached is not None:
+            said = self._stopped_at.format(*(f"{place:,}" for place in self._reached))
+        said = f"interrupted: {said}; the same command goes on"
+        sys.stderr.write(f"controlplane: {said}\n")
+        sys.stderr.flush()
 
 
 def export_(file: Path, /, *, options: Listing = LISTING) -> int:
@@ -41,8 +70,8 @@ def export_(file: Path, /, *, options: Listing = LISTING) -> int:
 
 async def _export(file: Path, options: Listing) -> int:
     async with opened(options) as plane:
-        with Progress(doing="exporting") as progress:
-            exported = await export_log(plane.log, file, progress)
+        with _Stoppable("exporting", "revision {} of {} was reached") as at:
+            exported = await export_log(plane.log, file, at)
     size = _size_of(file)
     if options.output == "table":
         print_lines(export_lines(exported, str(file), size, terminal_width()))
@@ -76,8 +105,8 @@ def import_(file: Path, /, *, options: Listing = LISTING) -> int:
 
 async def _import(file: Path, options: Listing) -> int:
     async with opened(options) as plane:
-        with Progress(doing="importing") as progress:
-            imported = await import_archive(plane.broker, plane.log, file, progress)
+        with _Stoppable("importing", "{} of {} records are in") as at:
+            imported = await import_archive(plane.broker, plane.log, file, at)
         cell = plane.cell
     if options.output == "table":
         print_lines(import_lines(imported, str(file), cell, terminal_width()))

@@ -46,8 +46,9 @@ class Progress:
         """Go on."""
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Leave no trace."""
+        del kind
         self.clear()
 
     def clear(self) -> None:

@@ -165,11 +165,20 @@ async def test_an_import_that_is_killed_is_named_until_it_is_whole(
     here = {"NATS_URL": broker.url, "CP_CELL": log.names.cell}
     there = {"NATS_URL": broker.url, "CP_CELL": other.names.cell}
     assert (await command("log", "export", path, **here)).code == 0
-    least = random.Random(56).randrange(1, LONG // 2)
+    least = 1
 
     async def reached():
         return (await other.state()).last_revision >= least
 
+    process = await spawn("log", "import", path, **there)
+    await eventually(reached, within_s=20, poll_s=0.0005)
+    process.send_signal(signal.SIGINT)
+    said = (await process.communicate())[1].decode()
+    assert process.returncode == 130, said
+    assert said.startswith("controlplane: interrupted: ")
+    assert said.endswith("; the same command goes on\n")
+    assert said.count("\n") == 1
+    least = (await other.state()).last_revision + random.Random(56).randrange(1, 5000)
     process = await spawn("log", "import", path, **there)
     await eventually(reached, within_s=20, poll_s=0.0005)
     process.send_signal(signal.SIGKILL)

@@ -40,6 +40,24 @@ def test_with_stderr_full_too_the_code_stays():
     assert ended.returncode == 75
 
 
+STOPPED_EARLY = """
+import sys
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "cyclopts":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Finder())
+import controlplane.cli
+"""
+
+
+def test_ctrl_c_while_it_is_still_starting_shows_no_traceback():
+    ended = subprocess.run(
+        [COMMAND[0], "-c", STOPPED_EARLY], stderr=subprocess.PIPE, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (130, b"")
+
+
 def test_without_any_stdout_it_works_unseen():
     ended = subprocess.run(
         ["/bin/sh", "-c", CLOSED, *COMMAND, "schema"],
