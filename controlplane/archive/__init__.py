@@ -1,6 +1,7 @@
 """Archives: a whole log in one file, and back. Read without a broker."""
 
 from .errors import (
+    ArchiveBeheadedError,
     ArchiveDamagedError,
     ArchiveMissingError,
     ArchiveNewerError,
@@ -18,6 +19,7 @@ from .reading import Archive, read_archive
 
 __all__ = [
     "Archive",
+    "ArchiveBeheadedError",
     "ArchiveDamagedError",
     "ArchiveHistory",
     "ArchiveMissingError",

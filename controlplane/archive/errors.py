@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from controlplane.errors import HistoryTruncatedError
 from events import ControlPlaneError, Revision
 
 
@@ -53,6 +54,21 @@ class ArchiveNewerError(ArchiveUnusableError):
         self.found, self.known = found, known
         reason = f"has format {found}, this version reads up to format {known}"
         super().__init__(path, reason, "read it with the version that wrote it")
+
+
+class ArchiveBeheadedError(HistoryTruncatedError):
+    """The log's beginning was gone when it was exported. Read it; do not fold it."""
+
+    def __init__(self, path: Path, *, first: Revision) -> None:
+        """Give the ``first`` revision that the log still had."""
+        super().__init__(first=first)
+        self.path = path
+        message = (
+            f"archive {path} begins at revision {first}: what came before was gone "
+            "from the log; it can be read (log tail, show and stats), but neither "
+            "replayed nor imported"
+        )
+        self.args = (message,)
 
 
 class ExportRefusedError(ControlPlaneError):

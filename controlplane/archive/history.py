@@ -9,6 +9,7 @@ from controlplane.playback import Ends
 from events import Cell, Record, Revision, StoredRecord
 from projections import FoldState
 
+from .errors import ArchiveBeheadedError
 from .reading import Archive
 
 
@@ -56,6 +57,10 @@ class ArchiveHistory:
         for records in self.archive.records(revision - 1, revision):
             return records[0]
         return None
+
+    def beheaded(self, first: Revision) -> ArchiveBeheadedError:
+        """It can be read nevertheless."""
+        return ArchiveBeheadedError(self.archive.path, first=first)
 
     async def start(self, end: Revision) -> FoldState | None:
         """None: an archive holds records and nothing else."""

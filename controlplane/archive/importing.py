@@ -20,7 +20,6 @@ from controlplane.broker import Broker, Outgoing
 from controlplane.errors import (
     AppendConflictError,
     AppendOutcomeUnknownError,
-    HistoryTruncatedError,
     ImportUnfinishedError,
 )
 from controlplane.eventlog import EventLog
@@ -28,7 +27,7 @@ from controlplane.origin import IMPORTED, RECORDED_AT, Origin
 from controlplane.projector.leadership import holder
 from events import StoredRecord
 
-from .errors import ArchiveDamagedError, ImportRefusedError
+from .errors import ArchiveBeheadedError, ArchiveDamagedError, ImportRefusedError
 from .form import Manifest
 from .reading import Archive
 
@@ -59,13 +58,13 @@ async def import_archive(
     An import of the same archive that was cut short goes on. Revisions count from 1
     again; times, payloads and so every digest are as they were. Nothing is written
     before the whole archive was read and is sound. Raises `ImportRefusedError` when
-    the log is not empty or somebody writes to it, `HistoryTruncatedError` when the
+    the log is not empty or somebody writes to it, `ArchiveBeheadedError` when the
     archive lacks the beginning, `ArchiveUnusableError`, and what appending raises.
     """
     archive = Archive(path)
     manifest = archive.verified()
     if manifest.first_revision > 1 and manifest.records:
-        raise HistoryTruncatedError(first=manifest.first_revision)
+        raise ArchiveBeheadedError(path, first=manifest.first_revision)
     importer = _Importer(broker, log, manifest)
     begun = await importer.find_place()
     for batch in _batches(archive, begun):

@@ -20,6 +20,7 @@ from events import (
 
 from .ahead import read_ahead
 from .errors import (
+    ArchiveBeheadedError,
     ArchiveDamagedError,
     ArchiveMissingError,
     ArchiveNewerError,
@@ -46,15 +47,23 @@ _FORMAT: Final = msgspec.json.Decoder(Format)
 _HEADER: Final = msgspec.json.Decoder(Header)
 
 
-def read_archive(path: str | Path) -> Iterator[Record]:
+def read_archive(path: str | Path, *, whole: bool = False) -> Iterator[Record]:
     """Yield every record of the archive at ``path``, in order.
+
+    An archive of a log whose beginning was gone holds the rest: enough to look at, but
+    a replay of it would show a fleet that never was. With ``whole`` it raises
+    `HistoryTruncatedError` instead of the first record.
 
     Records are decided as they were in the log: what could not be read stands in its
     place. Raises `ArchiveMissingError`, `ArchiveTruncatedError`,
     `ArchiveDamagedError` or `ArchiveNewerError`, at the latest at the end; all are
     `ArchiveUnusableError`, and every record before it is sound.
     """
-    for records in Archive(Path(path)).records():
+    archive = Archive(Path(path))
+    manifest = archive.manifest() if whole else None
+    if manifest is not None and manifest.first_revision > 1 and manifest.records:
+        raise ArchiveBeheadedError(archive.path, first=manifest.first_revision)
+    for records in archive.records():
         yield from records
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import NamedTuple, Protocol, Self
 
+from controlplane.errors import HistoryTruncatedError
 from controlplane.eventlog import EventLog
 from events import Cell, Record, Revision, StoredRecord
 from projections import FoldState
@@ -63,6 +64,10 @@ class History(Protocol):
 
     async def at(self, revision: Revision) -> Record | None:
         """The record at ``revision``; None: there is none."""
+        ...
+
+    def beheaded(self, first: Revision) -> HistoryTruncatedError:
+        """What is to be said when it begins at ``first``, and all of it is needed."""
         ...
 
     async def start(self, end: Revision) -> FoldState | None:
@@ -128,6 +133,10 @@ class LogHistory:
     async def at(self, revision: Revision) -> Record | None:
         """The log's record at ``revision``, by its leader."""
         return await self._log.at(revision)
+
+    def beheaded(self, first: Revision) -> HistoryTruncatedError:
+        """A backup may have the rest."""
+        return HistoryTruncatedError(first=first)
 
     async def start(self, end: Revision) -> FoldState | None:
         """The state at the projector's latest snapshot up to ``end``."""

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from controlplane.errors import HistoryTruncatedError
 from controlplane.eventlog import EventLog
 from events import Record, Revision
 from projections import Folding, FoldState, PlaneState
@@ -61,7 +60,7 @@ async def whole_ends(history: History) -> Ends:
     """The ends of a history whose beginning is there, else `HistoryTruncatedError`."""
     ends = await history.ends()
     if ends.first > 1 and ends.last >= ends.first:
-        raise HistoryTruncatedError(first=ends.first)
+        raise history.beheaded(ends.first)
     return ends
 
 

@@ -1,5 +1,6 @@
 """A history in memory: the records of a story, in batches as small as one wants."""
 
+from controlplane.errors import HistoryTruncatedError
 from controlplane.playback import Ends
 from events import StoredRecord, encode
 
@@ -37,6 +38,9 @@ class StoryHistory:
         return StoredRecord(
             record.revision, record.recorded_at, record.subject, payload
         )
+
+    def beheaded(self, first):
+        return HistoryTruncatedError(first=first)
 
     async def start(self, end):
         """There is no snapshot."""

@@ -7,6 +7,8 @@ from random import Random
 import pytest
 
 from controlplane.archive import (
+    ArchiveBeheadedError,
+    ArchiveHistory,
     ExportRefusedError,
     ExportStoppedError,
     export_log,
@@ -18,6 +20,8 @@ from controlplane.archive.writing import ArchiveWriter
 from controlplane.broker.memory import MemoryServer
 from controlplane.cli.exits import exit_code
 from controlplane.errors import HistoryTruncatedError
+from controlplane.playback import LogHistory, state_at
+from projections import replay
 from tests.support.archived import (
     KilledError,
     LogCell,
@@ -194,6 +198,14 @@ async def test_what_stops_the_last_step_is_said_as_well(cell, tmp_path):
     assert list(read_archive(path)) == await cell.records()
 
 
+async def test_what_is_whole_is_read_as_such(cell, path, tmp_path):
+    assert list(read_archive(path, whole=True)) == await cell.records()
+    await cell.broker.purge_stream(cell.log.names.log_stream)
+    empty = tmp_path / "empty.zst"
+    await export_log(cell.log, empty)
+    assert list(read_archive(empty, whole=True)) == []
+
+
 async def test_two_exports_do_not_write_one_file(cell, tmp_path):
     path = tmp_path / "log.zst"
     with ArchiveWriter(path), pytest.raises(ExportRefusedError, match="is writing"):
@@ -249,6 +261,13 @@ async def test_a_log_without_its_beginning_is_kept_but_not_taken_for_whole(
     exported = await export_log(cell.log, path)
     assert exported.manifest.first_revision == 20
     assert list(read_archive(path)) == await cell.records()
-    with pytest.raises(HistoryTruncatedError, match="begins at revision 20"):
+    says = "begins at revision 20: .* it can be read .* neither replayed nor imported"
+    with pytest.raises(ArchiveBeheadedError, match=says):
         await import_archive(other.broker, other.log, path)
+    with pytest.raises(ArchiveBeheadedError, match=says):
+        await state_at(ArchiveHistory(path), None)
+    with pytest.raises(HistoryTruncatedError, match=says):
+        replay(read_archive(path, whole=True))
+    with pytest.raises(HistoryTruncatedError, match="restore the stream"):
+        await state_at(LogHistory(cell.log), None)
     assert await other.records() == []
