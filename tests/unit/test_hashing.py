@@ -117,6 +117,20 @@ def test_shares_are_even(count):
     assert min(share.values()) >= 0.5 * len(KEYS) / count
 
 
+def test_a_worker_gets_its_share_as_closely_as_is_promised():
+    """By its name, whatever the fleet: the README tells of these bounds."""
+    keys = [f"k{n}" for n in range(4000)]
+    had = []
+    for fleet, count in enumerate((4, 8, 8, 20, 20, 20)):
+        names = [f"f{fleet}-{n}" for n in range(count)]
+        laid = ring(*map(registered, names))
+        share = Counter(laid.owner(key).worker_id for key in keys)
+        had += [share[name] * count / len(keys) for name in names]
+    assert 0.6 <= min(had) <= max(had) <= 1.45
+    near = sum(0.75 <= part <= 1.25 for part in had)
+    assert near >= 0.9 * len(had)
+
+
 def test_a_tenth_of_the_weight_gets_a_tenth_of_the_keys():
     steps = [registered(f"a{n}", namespace="a") for n in range(20)]
     steps += [registered(f"b{n}", namespace="b") for n in range(20)]
