@@ -110,15 +110,35 @@ async def _check_same(
         end = state.last_revision
         message = f"{writer.part} goes up to revision {last.revision}, the log to {end}"
         raise _refused(message)
-    found = await log.at(last.revision)
-    if found is not None and found.fingerprint != last.record.fingerprint:
-        message = f"{writer.part} has another record at revision {last.revision}"
-        raise _refused(message)
     if state.first_revision > max(last.revision + 1, begun.first_revision):
         message = (
             f"the log begins at revision {state.first_revision} now, and "
             f"{writer.part} ends at {last.revision}: what was between is gone"
         )
+        raise _refused(message)
+    await _check_vouched(log, last.revision, writer)
+
+
+async def _check_vouched(log: EventLog, last: Revision, writer: ArchiveWriter) -> None:
+    """Raise `ExportRefusedError` if the log does not hold what the part ends with.
+
+    Where its ``last`` record was purged, the one before it tells, as far as the part's
+    last block goes back.
+    """
+    found = await log.at(last)
+    known = {record.revision: record for record in writer.last_block}
+    if found is None:
+        async for record in log.read(min(known) - 1, last):
+            found = record
+    if found is None:
+        message = (
+            f"the log does not hold the last {len(known)} records of {writer.part} any "
+            "more: nobody can tell whether its rest follows on them"
+        )
+        raise _refused(message)
+    there = known.get(found.revision)
+    if there is None or found.fingerprint != there.fingerprint:
+        message = f"{writer.part} has another record at revision {found.revision}"
         raise _refused(message)
 
 

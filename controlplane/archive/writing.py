@@ -20,10 +20,12 @@ import msgspec
 
 from events import (
     ControlPlaneError,
+    Record,
     Revision,
     StoredRecord,
     encode_line,
     read_or_none,
+    records_of,
     stored_of,
 )
 
@@ -62,6 +64,7 @@ class ArchiveWriter:
         self.last: StoredRecord | None = None
         """The last record that is in a complete block."""
         self._file = _locked(self.part)
+        self._found_lines = b""
         self._lines: list[bytes] = []
         self._pending_bytes = 0
         self._header: Header | None = None
@@ -77,6 +80,11 @@ class ArchiveWriter:
     def header(self) -> Header | None:
         """What the part begins with; None: nothing is there yet."""
         return self._header
+
+    @property
+    def last_block(self) -> list[Record]:
+        """The records of the last complete block that was found in the part."""
+        return records_of(self._found_lines) if self._found_lines else []
 
     @property
     def size(self) -> int:
@@ -192,6 +200,7 @@ class ArchiveWriter:
             self._chain.take(lines, mark)
         except ValueError:
             return False
+        self._found_lines = lines
         place = lines.rfind(b"\n", 0, -1) + 1
         self.last = stored_of(lines[place:])[0]
         return True

@@ -233,6 +233,39 @@ async def test_a_part_of_another_history_is_refused(cell, other, path):
     assert part_of(path).read_bytes()[:100] == content[:100]
 
 
+async def test_a_part_whose_last_record_was_purged_is_vouched_for_by_the_one_before(
+    cell, path
+):
+    """A fork is not mixed in because a purge hid where it began."""
+    part, content, name = part_of(path), path.read_bytes(), cell.log.names.log_stream
+    spec, half = cell.server.streams[name].spec, len(content) // 2
+    path.unlink()
+    part.write_bytes(content[:half])
+    with ArchiveWriter(path) as writer:
+        *_, before, last = writer.last_block
+    await cell.remove(last.subject)
+    assert await cell.log.at(last.revision) is None
+    await export_log(cell.log, path)
+    path.unlink()
+
+    def forked(count, worker="w"):
+        return given(*[poison(f"log.worker.prod.{worker}", b"?")] * count)
+
+    await cell.broker.delete_stream(name)
+    await cell.broker.create_stream(spec)
+    await cell.tell(forked(last.revision - 1))
+    await cell.tell(forked(1, "gone"))
+    await cell.tell(forked(9))
+    await cell.remove("log.worker.prod.gone")
+    part.write_bytes(content[:half])
+    says = f"another record at revision {before.revision};"
+    with pytest.raises(ExportRefusedError, match=says):
+        await export_log(cell.log, path)
+    await cell.broker.purge_stream(name, up_to=last.revision + 1)
+    with pytest.raises(ExportRefusedError, match=r"the last 3 records of .*; remove"):
+        await export_log(cell.log, path)
+
+
 async def test_a_purge_between_or_amid_is_noticed(cell, path):
     content, stream = path.read_bytes(), cell.log.names.log_stream
     path.unlink()
