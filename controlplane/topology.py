@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from events import Cell, Host, Namespace, WorkerId, check_cell, encode_token
+from events import Cell, Namespace, WorkerId, check_cell, encode_token
 
 from .broker import Broker, StreamSpec
 from .errors import TopologyDriftError
@@ -128,10 +128,6 @@ class Names(msgspec.Struct, frozen=True):
     def all_loads(self) -> str:
         """Every worker's load reports."""
         return self.absolute("load.*.*")
-
-    def intent(self, host: Host) -> str:
-        """Where claimers say which ports of a host they are about to claim."""
-        return self.absolute(f"intent.{encode_token(host)}")
 
     def report(self, router: str) -> str:
         """Where a router reports what it sees."""

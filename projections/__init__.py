@@ -5,8 +5,6 @@ from .applying import apply
 from .attributing import Trail, compare_fleets
 from .block import (
     DEFAULT_RANGE,
-    PORT_MAX,
-    PORT_MIN,
     PORTS_MAX,
     Lacking,
     PortBlock,
@@ -133,8 +131,6 @@ __all__ = [
     "EMPTY",
     "FOLD_VERSION",
     "PORTS_MAX",
-    "PORT_MAX",
-    "PORT_MIN",
     "Anomalies",
     "Anomaly",
     "AnomalyCounts",

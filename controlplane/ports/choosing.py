@@ -35,7 +35,6 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
         something in spite of them lacks it by the log.
         """
         watch = self.watch
-        near = watch.next_port()
         starts = choose(
             watch.known,
             self.wants,
@@ -44,12 +43,12 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
             shunned=watch.certain() if by_the_log else watch.shunned,
             chance=chance,
             busy=watch.in_use() if by_the_log else (),
-            near=near,
+            near=watch.beside,
         )
         if isinstance(starts, Lacking):
             return starts
         if not by_the_log:
-            watch.chose(starts[-1] + self.wants[-1].size - 1)
+            watch.beside = starts[-1] + self.wants[-1].size
         return tuple(
             PortBlock(watch.host, start, want.size, new_uuid7())
             for start, want in zip(starts, self.wants, strict=True)

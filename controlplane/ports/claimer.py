@@ -38,7 +38,6 @@ from .busy import BusyPorts
 from .choosing import Ask, await_settling
 from .crowds import Crowds
 from .drafts import Drafts
-from .intents import Intents
 from .keeping import Keeper
 from .machine import Machine
 from .owners import check_owner
@@ -100,7 +99,6 @@ class Claimer:
         )
         self._machine: Final = machine or Machine()
         self._crowds: Final = Crowds(log, clock)
-        self._intents: Final = Intents(broker, log.names)
         self._busy: Final = BusyPorts(log, self._drafts, clock, metrics)
         self._together: Final = Together(self._sent)
         self._settling: Final = Settling(log, self.let_go, self._settled, self._chance)
@@ -146,8 +144,6 @@ class Claimer:
         if bind_check:
             self._machine.warn(wants)
         self._keeper.count(owner.incarnation, count)
-        if count > 1:
-            self._intents.listen(ask.watch)
         try:
             return await self._granted(ask)
         except BaseException:
@@ -169,7 +165,11 @@ class Claimer:
         while True:
             chosen = ask.choose(self._settings.port_cooldown_s, self._chance)
             if isinstance(chosen, Lacking):
-                await self._find_room(ask, looked=looked)
+                if looked:
+                    await self._check_room(ask)
+                else:
+                    watch.try_busy(ask.began)
+                await watch.look()
                 looked = True
                 continue
             ports = [port for block in chosen for port in block]
@@ -180,7 +180,6 @@ class Claimer:
                     if outdated % OUTDATED_BEFORE_LOOK == 0:
                         await watch.look()
                     continue
-                await self._intents.say(watch, chosen)
                 done = await self._take(ask, chosen)
                 if isinstance(done, tuple):
                     await self._busy.note(watch, done)
@@ -194,17 +193,6 @@ class Claimer:
             self._crowds.note(watch.host)
             lost, looked = lost + 1, False
             await self._after_loss(ask, lost)
-
-    async def _find_room(self, ask: Ask, *, looked: bool) -> None:
-        """See whether there is more room than it seemed, ``looked`` for just now."""
-        watch = ask.watch
-        if not looked:
-            watch.try_busy(ask.began)
-        elif watch.forget_intents():
-            return  # others may be about to have it, but the log decides
-        else:
-            await self._check_room(ask)
-        await watch.look()
 
     async def _check_room(self, ask: Ask) -> None:
         """Wait for what is undecided here; raise if there is no room in any case."""
@@ -272,6 +260,8 @@ class Claimer:
 
     def _landed(self, ask: Ask, blocks: Sequence[PortBlock], done: Appended) -> None:
         first = done.revision - sum(block.size for block in blocks) + 1
+        if ask.watch.wrote(first, done.revision):
+            self._crowds.note(ask.watch.host)
         for block in blocks:
             ask.watch.landed(block, first)
             first += block.size
@@ -317,8 +307,7 @@ class Claimer:
         self._settling.let_go(blocks, then)
 
     async def close(self, within_s: float) -> None:
-        """Settle what is in doubt, at most so long; hear of others no more."""
-        await self._intents.close(within_s)
+        """Settle what is in doubt, at most so long."""
         await self._settling.close(within_s)
 
     # ---- claims that stand -------------------------------------------------------

@@ -1,8 +1,9 @@
 """Hosts where others claim at the same time, and what to ask before a batch there.
 
 An atomic batch costs the broker as much when it is refused as when it is stored, and it
-does one at a time. A question costs a hundredth of that. So where a race was lost
+does one at a time. A question costs a hundredth of that. So where others were met
 lately it is first asked whether the log goes on from what is known of the chosen ports.
+Met is who was faster, and whoever wrote to the log while one's own claim was under way.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from projections import PortBlock
 from .watching import HostWatch
 
 CROWDED_S: Final = 10.0
-"""So long after a lost race others are expected there."""
+"""So long after others were met they are expected there."""
 
 
 class Crowds:
@@ -32,7 +33,7 @@ class Crowds:
         self._met: Final[dict[Host, float]] = {}
 
     def note(self, host: Host) -> None:
-        """A race was lost there."""
+        """Others were met there."""
         self._met[host] = self._clock.monotonic()
 
     async def outdated(self, watch: HostWatch, blocks: Sequence[PortBlock]) -> bool:

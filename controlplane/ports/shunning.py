@@ -1,8 +1,7 @@
 """The ports of a host that this process keeps its claims off, and why.
 
 The log says who holds what. This is what it does not say yet, or never will: claims
-of this process that are under way, races that were lost, programs that never ask, and
-what other processes say that they are about to claim.
+of this process that are under way, races that were lost, programs that never ask.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from math import inf
 from typing import Final, TypeAlias
 
 import msgspec
@@ -46,13 +44,7 @@ class Busy(msgspec.Struct, frozen=True):
     found_at: float
 
 
-class Intended(msgspec.Struct, frozen=True):
-    """Another process said that it is about to claim the port."""
-
-    heard_at: float
-
-
-Shunned: TypeAlias = Reserved | Doubted | Landed | Contested | Busy | Intended
+Shunned: TypeAlias = Reserved | Doubted | Landed | Contested | Busy
 _RESERVED: Final = Reserved()
 
 
@@ -65,8 +57,6 @@ class Shunning:
     def __init__(self) -> None:
         """Nothing is shunned yet."""
         self.shunned: Final[dict[int, Shunned]] = {}
-        self._intended: Final[dict[int, Intended]] = {}
-        """What was heard of, the earliest first; more may be known of it by now."""
         self._decided = asyncio.Event()
 
     @contextmanager
@@ -142,33 +132,6 @@ class Shunning:
         except TimeoutError:
             return False
         return True
-
-    def heard(self, blocks: Iterable[tuple[int, int]], at: float) -> None:
-        """Another process is about to claim ``blocks``, each its start and size.
-
-        Said ``at``, not before what was heard until now. It changes nothing where
-        this process has a reason of its own.
-        """
-        intended = Intended(at)
-        for start, size in blocks:
-            for port in range(start, start + size):
-                if isinstance(self.shunned.get(port, intended), Intended):
-                    self.shunned[port] = intended
-                    self._intended.pop(port, None)
-                    self._intended[port] = intended
-
-    def forget_intents(self, before: float = inf) -> bool:
-        """Let go of the ports that were heard of ``before``; whether there were any."""
-        were_any = False
-        while self._intended:
-            port, intended = next(iter(self._intended.items()))
-            if intended.heard_at >= before:
-                break
-            del self._intended[port]
-            if self.shunned.get(port) is intended:
-                del self.shunned[port]
-                were_any = True
-        return were_any
 
     def busy(self, port: int, at: float) -> None:
         """Something uses ``port`` outside the log; seen ``at``."""

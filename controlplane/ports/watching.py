@@ -28,10 +28,6 @@ ATTEMPT_S: Final = 2.0
 """So long a look may take without an answer before it is begun again…"""
 AGAIN_S: Final = 0.1
 """…after so long."""
-DECIDED_S: Final = 1.0
-"""A look that begins so long after an intent was heard shows what became of it…"""
-INTENDED_S: Final = 10.0
-"""…and after so long it is believed no more."""
 SEARCH_SHARE: Final = 0.25
 """Of the time that the broker has to answer, so much for a snapshot's bytes."""
 
@@ -60,7 +56,12 @@ class HostWatch(Shunning):
         self._seen = 0
         self.contested = 0
         """How often others were faster since the last look."""
-        self._behind: int | None = None
+        self.beside: int | None = None
+        """The port behind the last block that was chosen; None: somebody is there.
+
+        Who claims again goes on there, so that those who do so at once keep apart.
+        """
+        self._own_end: Revision = 0
 
     @property
     def known(self) -> HostPorts:
@@ -100,12 +101,10 @@ class HostWatch(Shunning):
                 return
             self._looks += 1
             number, self.contested = self._looks, 0
-            began = asyncio.get_running_loop().time()
             await self._read_patiently(anew=anew)
             self._told = self._reading.end
             self._seen = number
             self._answered(number, self._reading.position)
-            self.forget_intents(before=began - DECIDED_S)
 
     async def _read_patiently(self, *, anew: bool) -> None:
         """Read, again and again while the broker is lost or silent, but not for ever.
@@ -142,7 +141,7 @@ class HostWatch(Shunning):
 
     def _forgot(self, is_another: bool) -> None:  # noqa: FBT001 - what a callback gets
         """Nothing is known any more, in the log that is another now or not."""
-        self._seen = 0
+        self._seen = self._own_end = 0
         if is_another:
             self._log_replaced()
 
@@ -154,26 +153,17 @@ class HostWatch(Shunning):
         """
         self._told = max(self._told, last or 0)
         self.contested += 1
-        self._behind = None
+        self.beside = None
         self._lost(ports, self._looks)
 
-    def intended(self, blocks: Iterable[tuple[int, int]]) -> None:
-        """Another process is about to claim ``blocks``, each its start and size."""
-        self.heard(blocks, asyncio.get_running_loop().time())
+    def wrote(self, first: Revision, last: Revision) -> bool:
+        """Note one's own records there; whether any of others' stand right before.
 
-    def next_port(self) -> int | None:
-        """Where to choose the next block; None: anywhere.
-
-        Beside the last that was chosen, until others are met there: so those who
-        claim again and again at the same time keep apart. What is avoided because
-        others intend to have it is no older than `INTENDED_S` then.
+        Others' are those that came since the last look and one's last own.
         """
-        self.forget_intents(before=asyncio.get_running_loop().time() - INTENDED_S)
-        return self._behind
-
-    def chose(self, last: int) -> None:
-        """A block was chosen that ends with the port ``last``."""
-        self._behind = last + 1
+        end = max(self._reading.end, self._own_end)
+        self._own_end = max(self._own_end, last)
+        return first > end + 1
 
     @property
     def unread(self) -> int:

@@ -33,10 +33,8 @@ class Host:
         settings: cp.Settings = NO_REST,
         seed: int = 1,
         metrics: PortMetrics | None = None,
-        denied: tuple[str, ...] = (),
     ) -> Claimer:
-        client = MemoryBroker(self.server, connect_timeout_s=1.0, denied=denied)
-        broker = LossyBroker(client)
+        broker = LossyBroker(MemoryBroker(self.server, connect_timeout_s=1.0))
         await broker.start()
         self.brokers.append(broker)
         await topology.init(broker, "default", settings)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from prometheus_client import CollectorRegistry
 
+import controlplane as cp
 from controlplane.telemetry import PortMetrics
 from projections import Want
-from tests.support.port_hosts import SMALL, Host, claim
+from tests.support.port_hosts import HOST, SMALL, Host, claim
 
 CELLS = len(SMALL) // 8
+ELSEWHERE = cp.PortRange(21000, 21007)
+WIDE = cp.PortRange(30000, 39999)
 
 
 @pytest.fixture
@@ -27,17 +32,56 @@ def refusals(registry: CollectorRegistry) -> float:
 async def test_after_one_lost_race_no_batch_is_sent_that_is_bound_to_be_refused(host):
     registry = CollectorRegistry()
     one = await host.claimer(seed=7)
-    # Whoever hears what others are about to claim would not lose that race.
-    deaf = ("cp.default.intent.>",)
-    two = await host.claimer(seed=7, metrics=PortMetrics(registry), denied=deaf)
+    two = await host.claimer(seed=7, metrics=PortMetrics(registry))
     blocks = [await claim(two, Want("", 8, SMALL))]  # two knows the host from now on
     others = [await claim(one, Want("", 8, SMALL)) for _ in range(CELLS // 2)]
+    two.watch(HOST).beside = others[0][0].start
     mine = CELLS - len(others) - len(blocks)
     blocks += [await claim(two, Want("", 8, SMALL)) for _ in range(mine)]
     # Half of what two knows as free was taken: it lost once, and asked from then on.
     assert refusals(registry) == 1
     ports = [port for (block,) in [*blocks, *others] for port in block]
     assert sorted(ports) == list(range(SMALL.first, SMALL.last + 1))
+
+
+async def test_who_sees_that_others_write_asks_before_it_loses(host):
+    registry = CollectorRegistry()
+    one = await host.claimer(seed=7)
+    two = await host.claimer(seed=7, metrics=PortMetrics(registry))
+    await two.watch(HOST).look()
+    for _ in range(CELLS - 1):
+        await claim(one, Want("", 8, SMALL))
+    await claim(two, Want("", 8, ELSEWHERE))  # its records do not follow what it read
+    await claim(two, Want("", 8, SMALL))
+    assert refusals(registry) == 0
+
+
+async def test_who_is_alone_asks_nothing(host):
+    claimer = await host.claimer()
+    await claim(claimer, Want("", 8, SMALL))
+    asked = host.brokers[0].lasts
+    await asyncio.gather(*(claim(claimer, Want("", 8, SMALL)) for _ in range(20)))
+    blocks = [await claim(claimer, Want("", 8, SMALL)) for _ in range(5)]
+    assert host.brokers[0].lasts == asked
+    assert blocks
+
+
+async def test_who_claims_again_begins_beside_its_last_block(host):
+    claimer = await host.claimer()
+    blocks = [await claim(claimer, Want("", 8, WIDE)) for _ in range(5)]
+    first = blocks[0][0].start
+    assert [b.start for (b,) in blocks] == [first + 8 * n for n in range(5)]
+
+
+async def test_who_meets_others_beside_its_last_block_goes_elsewhere(host):
+    one, two = await host.claimer(seed=1), await host.claimer(seed=2)
+    (block,) = await claim(one, Want("", 8, WIDE))
+    beside = range(block.start + 8, block.start + 16)
+    await claim(two, Want("", 8, cp.PortRange(beside[0], beside[-1])))
+    (far,) = await claim(one, Want("", 8, WIDE))
+    assert far.start not in range(block.start, block.start + 24)
+    (beside_far,) = await claim(one, Want("", 8, WIDE))
+    assert beside_far.start == far.start + 8
 
 
 async def test_a_lone_port_is_tried_without_a_question(host):
