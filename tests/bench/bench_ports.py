@@ -153,7 +153,7 @@ async def blocks(plane: cp.Plane, url: str) -> list[Figure]:
 
 async def apart(where: str, plane: cp.Plane, url: str) -> list[Figure]:
     """Blocks of 8 by claimants that know nothing of each other, beside bare batches."""
-    per_s, samples = await apart_from_each_other(url)
+    per_s, samples, lost = await apart_from_each_other(url)
     bare_per_s, bare = await crowd(BLOCKS_EACH, [lambda: bare_batch(plane)] * CLAIMANTS)
     return [
         Figure(
@@ -169,6 +169,12 @@ async def apart(where: str, plane: cp.Plane, url: str) -> list[Figure]:
             unit="ms",
             ceiling=percentile(bare, 0.99) * MS,
             ceiling_is="the same",
+        ),
+        Figure(
+            name=f"blocks of 8, 50 connections{where}: races lost of "
+            f"{CLAIMANTS * BLOCKS_EACH}",
+            value=lost,
+            unit="",
         ),
     ]
 
@@ -216,16 +222,27 @@ def rate(what: str, per_s: float, promised: float, other_per_s: float) -> list[F
     ]
 
 
-async def apart_from_each_other(url: str) -> tuple[float, list[float]]:
-    """The same claims, each claimant with a connection and a table of his own."""
+async def apart_from_each_other(url: str) -> tuple[float, list[float], float]:
+    """The same claims, each claimant with a connection and a table of his own.
+
+    And how many races were lost.
+    """
     planes = [cp.connect(url, settings=SETTINGS) for _ in range(CLAIMANTS)]
     try:
         await asyncio.gather(*(plane.start() for plane in planes))
         claims = [claiming(plane, SIZE, "apart") for plane in planes]
         await asyncio.gather(*(claim() for claim in claims))
-        return await crowd(BLOCKS_EACH, claims)
+        before = races_lost(planes)
+        per_s, samples = await crowd(BLOCKS_EACH, claims)
+        return per_s, samples, races_lost(planes) - before
     finally:
         await asyncio.gather(*(plane.stop() for plane in planes))
+
+
+def races_lost(planes: list[cp.Plane]) -> float:
+    """So many since they started, by their metrics."""
+    name = "controlplane_ports_races_lost_total"
+    return sum(plane.registry.get_sample_value(name) or 0.0 for plane in planes)
 
 
 # ---- the sequential way --------------------------------------------------------------
