@@ -9,7 +9,7 @@ What is left: who means to deceive can write a header that fits.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -24,8 +24,7 @@ IMPORTED: Final = "Cp-Imported"
 """The header that says where a record is from."""
 RECORDED_AT: Final = "Cp-Recorded-At"
 """The header in which an import keeps the time of the first recording."""
-RECORDED_FROM: Final = datetime(1970, 1, 1, tzinfo=UTC)
-RECORDED_UNTIL: Final = datetime(2262, 1, 1, tzinfo=UTC)
+YEARS: Final = range(1970, 2262)
 """Brokers count nanoseconds since 1970 in 64 bits: none recorded anything later."""
 _TEXT: Final = re.compile(r"([0-9a-f]{32}) ([1-9][0-9]{0,17}) ([1-9][0-9]{0,17})")
 
@@ -54,11 +53,18 @@ def origin_of(message: Message | None) -> Origin | None:
     """
     if message is None or message.headers is None:
         return None
-    said = _TEXT.fullmatch(message.headers.get(IMPORTED, ""))
-    if said is None or RECORDED_AT not in message.headers:
+    if RECORDED_AT not in message.headers:
         return None
-    origin = Origin(said[1], int(said[2]), int(said[3]))
-    return origin if message.sequence == origin.place <= origin.of else None
+    said = _stands(message.headers, message.sequence)
+    return None if said is None else Origin(said[1], int(said[2]), int(said[3]))
+
+
+def _stands(headers: Mapping[str, str], sequence: int) -> re.Match[str] | None:
+    """What they say of an import, if it is that of the message at ``sequence``."""
+    said = _TEXT.fullmatch(headers.get(IMPORTED, ""))
+    if said is None or not sequence == int(said[2]) <= int(said[3]):
+        return None
+    return said
 
 
 def recorded_at(message: Message) -> datetime:
@@ -67,16 +73,19 @@ def recorded_at(message: Message) -> datetime:
     Only an imported record says so itself, and only a time that a broker can have
     recorded. Anything else is recorded when it is stored, whatever its producer says.
     """
-    if message.headers is None or origin_of(message) is None:
+    headers = message.headers
+    if headers is None or (text := headers.get(RECORDED_AT)) is None:
+        return message.stored_at
+    if _stands(headers, message.sequence) is None:
         return message.stored_at
     try:
-        time = datetime.fromisoformat(message.headers[RECORDED_AT])
+        time = datetime.fromisoformat(text)
     except ValueError:
         return message.stored_at
     # A time without a zone is another one on every machine.
-    if time.tzinfo is None or not RECORDED_FROM <= time < RECORDED_UNTIL:
+    if time.tzinfo is None or time.year not in YEARS:
         return message.stored_at
-    return time.astimezone(UTC)
+    return time if time.tzinfo is UTC else time.astimezone(UTC)
 
 
 async def check_import(

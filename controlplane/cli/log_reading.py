@@ -165,8 +165,9 @@ async def _show_wanted(
     """Show the last ``count`` records of the span; None: all of it, as it comes."""
     with Progress(doing="reading") as progress:
         if count is not None and span[0] is None and span[1] is None:
+            records = await last_selected(history, shown.sieve, count, progress)
             shown.begin()
-            shown.show(await last_selected(history, shown.sieve, count, progress))
+            shown.show(records)
             return
         last: deque[Record] = deque(maxlen=count)
         begun = False
