@@ -27,7 +27,13 @@ from controlplane.broker.wire import (
 from controlplane.errors import AppendOutcomeUnknownError, SettingsError
 
 MAX_BATCH: Final = 1000
-ACK_TIMEOUT_S: Final = 5.0
+ACK_TIMEOUT_S: Final = 1.5
+"""So long an answer is awaited, unless said otherwise; then its sender asks again.
+
+Nobody beats for what is not known to be stored. So two answers in a row may be lost
+within the shortest lease (`LEASE_TTL_S_MIN`), with a beat's way to spare. Sending the
+same message again is safe, and answered as a duplicate.
+"""
 _DECODER: Final = msgspec.json.Decoder(Acknowledgement)
 
 

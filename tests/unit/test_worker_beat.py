@@ -8,9 +8,12 @@ from prometheus_client import CollectorRegistry
 
 from controlplane.beats import Beat, decode_beat
 from controlplane.broker.memory import MemoryBroker, MemoryServer
+from controlplane.broker.publisher import ACK_TIMEOUT_S
+from controlplane.eventlog import REPEAT_AFTER_S
 from controlplane.settings import Settings
 from controlplane.telemetry import WorkerMetrics
 from controlplane.worker.beat import Beater, BeatSchedule, BeatThread, Kept
+from events.identity import LEASE_TTL_S_MIN
 from tests.support.reading import receive
 from tests.support.waiting import eventually
 
@@ -176,3 +179,9 @@ async def test_silence_is_counted_from_the_first_word_on():
     beats.keep("w", "cp.t.beat.ns.w", BEAT, ttl_s=10.0)
     assert 0.0 <= beats.silence_s("w") < 5.0
     await beats.stop()
+
+
+def test_a_lost_answer_costs_nobody_a_beat_of_the_shortest_lease():
+    """What is not known to be stored does not beat: it is asked again in time."""
+    asked_again_s = ACK_TIMEOUT_S + REPEAT_AFTER_S
+    assert asked_again_s <= LEASE_TTL_S_MIN / Settings().beats_per_ttl

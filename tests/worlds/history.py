@@ -20,10 +20,11 @@ from tests.worlds.holding import (
 async def lost_answers_are_no_second_events(stage: Stage) -> None:
     """S22: acknowledgements are lost, with and without their connection.
 
-    Entering takes as long as an answer may. Then nobody answers for five seconds, for
-    the log is gone: a command waits, and succeeds with the log that is made anew. (A
-    worker that is only about to enter is told instead: that is the contract of
-    entering.) Other errors surface.
+    Entering takes as long as an answer may: less than the shortest lease, so nobody
+    expires unknowing. Then nobody answers for five seconds, for the log is gone: a
+    command waits, and succeeds with the log that is made anew. (A worker that is only
+    about to enter is told instead: that is the contract of entering.) Other errors
+    surface.
     """
     router, worker = stage.router("r"), stage.worker("w1", status="starting")
     for process in (stage.projector("p"), router):
@@ -37,6 +38,7 @@ async def lost_answers_are_no_second_events(stage: Stage) -> None:
         assert await worker.say(verb) == count
         assert worker.link.answers_lost == count
     await level(stage, router)
+    assert worker.notices == []
     assert await kinds_of(stage) == ["WorkerRegistered", *3 * ["WorkerStatusChanged"]]
     await no_log_for_a_while(stage, worker, router)
     twin = stage.worker("twin", worker_id="w1")
