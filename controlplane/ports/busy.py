@@ -7,7 +7,7 @@ a claim that finds no room would lengthen the log each time that it is tried.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -17,7 +17,7 @@ from controlplane.eventlog import EventLog
 from controlplane.identifiers import new_uuid7
 from controlplane.logs import get_logger
 from controlplane.telemetry import PortMetrics
-from events import Host
+from events import Host, Revision
 from projections import Resting
 
 from .drafts import Drafts
@@ -45,8 +45,16 @@ class BusyPorts:
         self._clock, self._metrics = clock, metrics
         self._warned: Final[dict[tuple[Host, int], None]] = {}
 
-    async def note(self, watch: HostWatch, found: Sequence[BusyPort]) -> None:
-        """Keep claims off what was ``found``, and tell the log what is news there."""
+    async def note(
+        self,
+        watch: HostWatch,
+        found: Sequence[BusyPort],
+        expected: Mapping[int, Revision],
+    ) -> None:
+        """Keep claims off what was ``found``, and tell the log what is news there.
+
+        ``expected`` is where the last record of each port stood when it was chosen.
+        """
         for busy in found:
             watch.busy(busy.port, self._clock.monotonic())
             self._warn(watch.host, busy)
@@ -57,7 +65,7 @@ class BusyPorts:
             self._drafts.release(
                 watch.host,
                 port,
-                watch.known.expected(port),
+                expected[port],
                 claim_id=new_uuid7(),
                 cause="unusable",
             )

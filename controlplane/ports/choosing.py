@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 
 import msgspec
@@ -9,10 +10,30 @@ import msgspec
 from controlplane.errors import LogUnavailableError, PortsExhaustedError
 from controlplane.identifiers import new_uuid7
 from controlplane.settings import Settings
-from events import PortOwner
+from events import PortOwner, Revision
 from projections import Lacking, PortBlock, Want, choose
 
 from .watching import HostWatch
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Blocks to claim, and what was known of them when they were chosen."""
+
+    blocks: tuple[PortBlock, ...]
+    """One for each want, in their order."""
+    expected: Mapping[int, Revision]
+    """Where the last record of each port stands, by what it was chosen by.
+
+    Not by what is known later: a look that ends meanwhile may have found a holder, and
+    a claim that expects the holder's record is stored on top of it.
+    """
+    elsewhere: bool
+    """Whether it does not go on beside the last one."""
+
+    @property
+    def ports(self) -> list[int]:
+        """All of them."""
+        return [port for block in self.blocks for port in block]
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +48,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
     def choose(
         self, cooldown_s: float, chance: Random, *, by_the_log: bool = False
-    ) -> tuple[PortBlock, ...] | Lacking:
+    ) -> Choice | Lacking:
         """Blocks to claim, by what is known; or what is lacking.
 
         ``by_the_log``: with the ports, too, that only claims of this process which are
@@ -47,11 +68,17 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
         )
         if isinstance(starts, Lacking):
             return starts
-        if not by_the_log:
-            watch.beside = starts[-1] + self.wants[-1].size
-        return tuple(
+        blocks = tuple(
             PortBlock(watch.host, start, want.size, new_uuid7())
             for start, want in zip(starts, self.wants, strict=True)
+        )
+        ahead = -1 if watch.beside is None else starts[0] - watch.beside
+        if not by_the_log:
+            watch.beside = blocks[-1].start + blocks[-1].size
+        return Choice(
+            blocks=blocks,
+            expected={p: watch.known.expected(p) for b in blocks for p in b},
+            elsewhere=not 0 <= ahead < blocks[0].size,
         )
 
     def exhausted(self, lacking: Lacking) -> PortsExhaustedError:

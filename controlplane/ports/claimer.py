@@ -35,7 +35,7 @@ from events import (
 from projections import Lacking, PortBlock, Want, check_wants
 
 from .busy import BusyPorts
-from .choosing import Ask, await_settling
+from .choosing import Ask, Choice, await_settling
 from .crowds import Crowds
 from .drafts import Drafts
 from .keeping import Keeper
@@ -55,6 +55,8 @@ RECORDS_PER_LONE_LOSS: Final = 16
 """…or later: reading so many records costs as much as losing once, a batch or one."""
 OUTDATED_BEFORE_LOOK: Final = 24
 """A look pays, too, after so many blocks of one claim that turned out to be taken."""
+MOVES_MAX: Final = 4
+"""So many places of one claim are given up because others come towards them."""
 LOST_BEFORE_ANEW: Final = 8
 """A look after so many of one claim believes nothing of what was known."""
 BACKOFF_S_MIN: Final = 0.001
@@ -159,7 +161,7 @@ class Claimer:
         return self._watches.of(host)
 
     async def _granted(self, ask: Ask) -> Claimed:
-        watch, lost, outdated, looked = ask.watch, 0, 0, False
+        watch, lost, outdated, moved, looked = ask.watch, 0, 0, 0, False
         if not watch.looked:
             await watch.look()
         while True:
@@ -172,7 +174,7 @@ class Claimer:
                 await watch.look()
                 looked = True
                 continue
-            ports = [port for block in chosen for port in block]
+            ports = chosen.ports
             with watch.reserving(ports):
                 if await self._crowds.outdated(watch, chosen):
                     watch.contest(ports, None)
@@ -180,14 +182,23 @@ class Claimer:
                     if outdated % OUTDATED_BEFORE_LOOK == 0:
                         await watch.look()
                     continue
+                if (
+                    chosen.elsewhere
+                    and moved < MOVES_MAX
+                    and await self._crowds.in_the_way(watch, chosen)
+                ):
+                    watch.beside, moved = None, moved + 1
+                    continue
                 done = await self._take(ask, chosen)
                 if isinstance(done, tuple):
-                    await self._busy.note(watch, done)
+                    await self._busy.note(watch, done, chosen.expected)
                     continue
                 if isinstance(done, Appended):
-                    self._landed(ask, chosen, done)
+                    self._landed(ask, chosen.blocks, done)
                     return Claimed(
-                        blocks=chosen, revision=done.revision, log_id=watch.log_id
+                        blocks=chosen.blocks,
+                        revision=done.revision,
+                        log_id=watch.log_id,
                     )
                 watch.contest(ports, done.last)
             self._crowds.note(watch.host)
@@ -205,29 +216,27 @@ class Claimer:
         await await_settling(ask.watch, self._settings, self._broker.url)
 
     async def _take(
-        self, ask: Ask, blocks: tuple[PortBlock, ...]
+        self, ask: Ask, chosen: Choice
     ) -> Appended | tuple[BusyPort, ...] | AppendConflictError:
-        """Claim ``blocks`` while sockets are held on them; or how that ended."""
+        """Claim ``chosen`` while sockets are held on it; or how that ended."""
         if not ask.bind_check:
-            return await self._append(ask, blocks)
-        ports = [port for block in blocks for port in block]
+            return await self._append(ask, chosen)
+        ports = chosen.ports
         async with SOCKET_TURNS.taking(len(ports) * len(FAMILIES)):
             sockets = hold(ports)
             if isinstance(sockets, tuple):
                 return sockets
             with sockets:
-                return await self._append(ask, blocks)
+                return await self._append(ask, chosen)
 
-    async def _append(
-        self, ask: Ask, blocks: tuple[PortBlock, ...]
-    ) -> Appended | AppendConflictError:
-        expected = ask.watch.known.expected
+    async def _append(self, ask: Ask, chosen: Choice) -> Appended | AppendConflictError:
+        blocks, expected = chosen.blocks, chosen.expected
         pending = [
             msgspec.structs.replace(claim, fresh=True)
             for block, want in zip(blocks, ask.wants, strict=True)
             for claim in self._drafts.claims(
                 block,
-                ((port, expected(port)) for port in block),
+                ((port, expected[port]) for port in block),
                 owner=ask.owner,
                 lease_ttl_s=ask.lease_ttl_s,
                 reason=want.name,

@@ -9,19 +9,24 @@ Met is who was faster, and whoever wrote to the log while one's own claim was un
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from controlplane.clock import Clock
 from controlplane.errors import LogUnavailableError
 from controlplane.eventlog import EventLog
-from events import Host, port_subject
-from projections import PortBlock
+from events import Host, Revision, port_subject
 
+from .choosing import Choice
 from .watching import HostWatch
 
 CROWDED_S: Final = 10.0
 """So long after others were met they are expected there."""
+DISTANCE: Final = 2
+"""So many blocks before one's own should be as they were known: others come from there.
+
+One of them may be under way, which nobody sees; then the one before it stands already.
+"""
 
 
 class Crowds:
@@ -36,29 +41,48 @@ class Crowds:
         """Others were met there."""
         self._met[host] = self._clock.monotonic()
 
-    async def outdated(self, watch: HostWatch, blocks: Sequence[PortBlock]) -> bool:
-        """Whether a batch for ``blocks`` is bound to be refused, if that is worth it.
+    async def outdated(self, watch: HostWatch, chosen: Choice) -> bool:
+        """Whether a batch for ``chosen`` is bound to be refused, if that is worth it.
 
         Only the ends of each block are asked for: equal blocks of a grid differ in all
         of their ports. False, too, where nobody was met, and for a lone port, which is
         cheap to lose; and if the question is not answered.
         """
-        ports = {port for b in blocks for port in (b.start, b.start + b.size - 1)}
-        if len(ports) < 2 or not self._is_crowded(watch.host):  # noqa: PLR2004 - lone
+        ends = {p for b in chosen.blocks for p in (b.start, b.start + b.size - 1)}
+        expected = {port: chosen.expected[port] for port in ends}
+        return len(ends) > 1 and await self._changed(watch.host, expected)
+
+    async def in_the_way(self, watch: HostWatch, chosen: Choice) -> bool:
+        """Whether others come towards ``chosen`` from below; asked as `outdated` is.
+
+        Who claims again goes on behind the last block: a place right behind one of
+        others' is where they are about to go.
+        """
+        if len(chosen.expected) == 1:
             return False
+        before = {
+            block.start - 1 - block.size * place
+            for block in chosen.blocks
+            for place in range(DISTANCE)
+        }
+        others = before - watch.certain()
+        expected = {port: watch.known.expected(port) for port in others}
+        return await self._changed(watch.host, expected)
+
+    async def _changed(self, host: Host, expected: Mapping[int, Revision]) -> bool:
+        if not self._is_crowded(host):
+            return False
+        asked = sorted(expected)
         try:
-            stands = await asyncio.gather(
-                *(self._stands(watch, p) for p in sorted(ports))
-            )
+            found = await asyncio.gather(*(self._last(host, port) for port in asked))
         except LogUnavailableError:
             return False
-        return not all(stands)
+        return found != [expected[port] for port in asked]
 
     def _is_crowded(self, host: Host) -> bool:
         met = self._met.get(host)
         return met is not None and self._clock.monotonic() - met < CROWDED_S
 
-    async def _stands(self, watch: HostWatch, port: int) -> bool:
-        last = await self._log.last(port_subject(watch.host, port))
-        revision = 0 if last is None else last.revision
-        return revision == watch.known.expected(port)
+    async def _last(self, host: Host, port: int) -> Revision:
+        last = await self._log.last(port_subject(host, port))
+        return 0 if last is None else last.revision

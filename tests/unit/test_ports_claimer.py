@@ -10,6 +10,7 @@ import pytest
 import controlplane as cp
 from controlplane.broker import Outgoing
 from controlplane.ports.claimer import Claimer
+from controlplane.ports.turns import SOCKET_TURNS, sockets_max
 from events import encode_token
 from projections import PORTS_MAX, Want
 from tests.support.port_hosts import HOST, SMALL, Host, claim, owner
@@ -51,6 +52,24 @@ async def test_equal_claims_of_many_fill_a_range_exactly_and_no_more(host):
     with pytest.raises(cp.PortsExhaustedError) as refused:
         await claim(claimers[0], Want("", 8, SMALL))
     assert (refused.value.wanted, refused.value.free) == (8, 0)
+
+
+async def test_a_holder_learnt_of_after_the_choice_is_not_claimed_over(host):
+    """His record is what is known of the port by then, and it is not to be expected."""
+    one, two = await host.claimer(seed=1), await host.claimer(seed=2)
+    here = await two.host(None)
+    only = Want("", 8, cp.PortRange(20000, 20007))
+    async with SOCKET_TURNS.taking(sockets_max()):
+        late = asyncio.ensure_future(
+            two.claim([only], owner=owner(), lease_ttl_s=30.0, bind_check=True)
+        )
+        await eventually(lambda: len(two.watch(here).shunned) == 8)
+        await one.claim(
+            [only], host=here, owner=owner(), lease_ttl_s=30.0, bind_check=False
+        )
+        await two.watch(here).look()
+    with pytest.raises(cp.PortsExhaustedError):
+        await late
 
 
 async def test_who_knows_nothing_of_a_neighbour_learns_from_the_refusal(host):

@@ -97,3 +97,27 @@ async def test_a_lone_port_is_tried_without_a_question(host):
     assert host.brokers[1].lasts - asked <= 20 // 2
     ports = [port for (block,) in [*before, *after] for port in block]
     assert len(ports) == len(set(ports))
+
+
+NARROW = cp.PortRange(22000, 22079)
+"""Ten blocks of 8."""
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_who_goes_elsewhere_keeps_out_of_the_way_of_others(host, seed):
+    one, two = await host.claimer(seed=1), await host.claimer(seed=seed)
+    await two.watch(HOST).look()
+    (theirs,) = await claim(one, Want("", 8, cp.PortRange(22024, 22031)))
+    await claim(two, Want("", 8, ELSEWHERE))  # others were met
+    (block,) = await claim(two, Want("", 8, NARROW))
+    assert block.start not in (theirs.start + 8, theirs.start + 16)
+
+
+async def test_where_nothing_else_is_free_the_way_of_others_will_do(host):
+    one, two = await host.claimer(seed=1), await host.claimer(seed=2)
+    await two.watch(HOST).look()
+    (theirs,) = await claim(one, Want("", 8, cp.PortRange(22024, 22031)))
+    await claim(two, Want("", 8, ELSEWHERE))
+    last = cp.PortRange(theirs.start + 8, theirs.start + 15)
+    (block,) = await claim(two, Want("", 8, last))
+    assert block.start == last.first
