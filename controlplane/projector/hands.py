@@ -302,7 +302,7 @@ class Hands:
         for key in sorted(life.ports):
             held = fold.ports.ports.get(key)
             if isinstance(held, Held):
-                plan.append(self._release(held))
+                plan.append(self._release(held, fold))
         return plan
 
     async def _last_of(self, life: Life, fold: FoldState) -> Revision | None:
@@ -322,7 +322,8 @@ class Hands:
             )
         return 0 if last is None else last.revision
 
-    def _release(self, held: Held) -> Pending:
+    def _release(self, held: Held, fold: FoldState) -> Pending:
+        """The release of what ``fold`` holds; what was folded since then is not it."""
         event = PortReleased(
             event_id=new_uuid7(),
             at=self._tools.clock.now(),
@@ -332,8 +333,7 @@ class Hands:
             claim_id=held.claim_id,
             cause="expired",
         )
-        revisions = self._core.fold.ports.revisions
-        return Pending(event, revisions.get((held.host, held.port)))
+        return Pending(event, fold.ports.revisions.get((held.host, held.port)))
 
     async def _inquire(self, effect: Inquire) -> None:
         log, beat = self._tools.log, effect.beat
