@@ -1,4 +1,4 @@
-"""The life of one worker in the log: a state machine without IO.
+"""The life of one worker in the log: a state machine without IO; see `signals`.
 
 **States.** *Registering*: not in the log yet. *Registered*: the log has this life, and
 the beats name it. *Registering again*: the life ended or the log lost it. *Leaving*:
@@ -15,7 +15,8 @@ is not lost: what is wanted is said when the log is back, or in the next registr
 **Expectations.** Every event expects the last revision on the worker's subject, as
 this life knows it; the first registration expects what a read just found. Whatever
 contradicts that (a conflict, a notice) is a *question*, and the log answers it: the
-subject's records since then are read from the leader and judged by the fold's rule.
+subject's records since then are read from the leader and judged by the fold's rule;
+all of them, if they do not show what the notice says.
 
 | The subject is… | then |
 |---|---|
@@ -37,8 +38,6 @@ good (`LeaseLostError`); what merely rests is waited for.
 Who leaves gives the ports back, with the farewell or, unregistered, without one. Who
 is lost for good falls silent and keeps them until the caller leaves, or the lease ends
 it: the engine may use them yet.
-
-**Inputs and effects** are in `signals`.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ from .signals import (
     SubjectRead,
 )
 from .spec import ResolvedSpec
-from .standing import Over, Standing, Superseded, Vacant, judge
+from .standing import Over, Standing, Superseded, Vacant, judge, taken_before
 from .told import Told
 from .wanting import wanted_after
 
@@ -128,6 +127,7 @@ class WorkerCore:
         self._open: OpenJob | None = None
         self._sent: Draft | None = None
         self._question: WireNotice | AppendConflictError | None = None
+        self._thorough = False  # whether all that the subject has is being read
         self._conflicts = 0
         self._told: Final = Told()
 
@@ -149,7 +149,8 @@ class WorkerCore:
             return self._want(given)
         match given:
             case Begin() | Resumed():
-                return self._resumed()
+                self._end_pause()
+                return self._go_on()
             case Noticed():
                 return self._noticed(given.notice)
             case Leave():
@@ -209,10 +210,6 @@ class WorkerCore:
                 effects = self._failed(answer.error)
         return effects
 
-    def _resumed(self) -> tuple[Effect, ...]:
-        self._end_pause()
-        return self._go_on()
-
     def _claimed(self, claimed: PortsClaimed) -> tuple[Effect, ...]:
         self.blocks = claimed.blocks
         self.wanted = self.wanted.placed(self._wants, claimed.blocks)
@@ -261,15 +258,18 @@ class WorkerCore:
         question, self._question = self._question, None
         if read.whole or read.last < self.revision:  # what was known holds no longer
             self.said, self.revision, self.fingerprint = None, 0, ""
+        notice = question if isinstance(question, WireNotice) else None
         before = None
         if self.said is not None:
             before = Standing(self.incarnation, self.said, self.registered)
-        verdict = judge(
-            read.records, ours=self._ours, newest=self.incarnation, before=before
-        )
-        moved = self.log_id != read.log_id
-        self.log_id = read.log_id
-        notice = question if isinstance(question, WireNotice) else None
+        news = [one for one in read.records if one.revision > self.revision]
+        verdict = judge(news, ours=self._ours, newest=self.incarnation, before=before)
+        if isinstance(verdict, Standing) and notice is not None and not read.whole:
+            if not self._thorough:  # the leader thinks otherwise: see all there is
+                self._thorough, self._question, self._open = True, notice, "read"
+                return (ReadSubject(0, self.log_id),)
+            verdict = taken_before(read, self._ours, self.incarnation) or verdict
+        moved, self.log_id = self.log_id != read.log_id, read.log_id
         match verdict:
             case Superseded():
                 return self._lost(verdict.error(self._spec, self.incarnation))
@@ -367,7 +367,7 @@ class WorkerCore:
         return (ReturnPorts(self.blocks),)
 
     def _ask(self) -> tuple[Effect, ...]:
-        self._open = "read"
+        self._open, self._thorough = "read", False
         after = self.revision if self.log_id else None
         return (ReadSubject(after, self.log_id, self.fingerprint),)
 
@@ -389,7 +389,6 @@ class WorkerCore:
         self.phase, self._open = Phase.ENDED, None
         return (End(error),)
 
-    # ---- small change ----------------------------------------------------------
     def _end_pause(self) -> None:
         if self._open == "pause":
             self._open = None

@@ -20,6 +20,7 @@ from events import (
 )
 
 from .declared import Declared
+from .signals import SubjectRead
 from .spec import ResolvedSpec
 
 
@@ -103,3 +104,16 @@ def judge(
     if were_here or (not ended and current > newest):
         return Superseded(current)
     return vacant
+
+
+def taken_before(
+    read: SubjectRead, ours: AbstractSet[Incarnation], newest: Incarnation
+) -> Superseded | None:
+    """Who took the subject before the last record of ours; all of it was ``read``.
+
+    A log that lost its tail gives the numbers again. So what a life says on top of the
+    last number that it knows may stand on its successor's registration, and what comes
+    after that does not show it.
+    """
+    found = judge(read.records, ours=ours, newest=newest, before=None)
+    return found if isinstance(found, Superseded) else None

@@ -23,7 +23,7 @@ from controlplane.worker.standing import Vacant
 from events import WorkerRegistered, subject_of
 from projections import LeaseBook, lease
 from tests.simulation.ending import Ending
-from tests.simulation.mutating import Everywhere, Make, Patch, always, constant
+from tests.simulation.mutating import Everywhere, Make, Mutant, Patch, always, constant
 from tests.simulation.planning import plan_of
 from tests.simulation.running import attempt
 from tests.simulation.seeds import SEEDS_FILE, kept_seeds, plan_kept
@@ -182,7 +182,14 @@ UNMENDED = {
     "snapshot-gone": Patch(Core, "snapshot_found", always([])),
     "snapshot-damaged": Patch(Core, "snapshot_found", always([])),
     "count-again": Everywhere(recovery._epoch_count, _not_by_the_sequences),
-    "superseded-comes-back": Patch(Performer, "_is_replaced", _answers(value=False)),
+    "superseded-comes-back": Mutant(
+        "superseded-comes-back",
+        "another's record is taken for its own by its number, whatever came before",
+        (
+            Patch(Performer, "_is_replaced", _answers(value=False)),
+            Everywhere(standing.taken_before, always(None)),
+        ),
+    ),
     "judge-stopped": Patch(LeaseBook, "_is_blind", _once_is_enough),
     "blinks": Patch(lease, "LEASES_MAX", constant(1e9)),
     "sight-regained": Patch(LeaseBook, "sighted", always(None)),
@@ -201,6 +208,7 @@ UNMENDED = {
     "next-life-lost": Everywhere(standing.judge, _end_of_any_life),
     "followed-at-the-end": Patch(Ending, "_may_not_know", always(value=False)),
     "silent-through-outages": Patch(Serving, "outage", always(None)),
+    "spoke-over-its-successor": Everywhere(standing.taken_before, always(None)),
     "told-anomalies": Patch(router_core.Core, "_not_below", _with_its_own_anomalies),
 }
 """For each kept plan: what takes the mend out again."""

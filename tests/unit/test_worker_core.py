@@ -18,6 +18,7 @@ from controlplane.worker.signals import (
     KeepBeating,
     Leave,
     LoadAdapter,
+    ReadSubject,
     Resumed,
     SetStatus,
     SubjectRead,
@@ -25,7 +26,7 @@ from controlplane.worker.signals import (
     Update,
 )
 from controlplane.worker.told import TOLD_MAX
-from events import Status, WorkerRegistered
+from events import Record, Status, WorkerRegistered
 from tests.support import fleet_builder as builder
 from tests.support.worker_inputs import (
     CONFLICT,
@@ -124,6 +125,7 @@ def test_a_first_registration_that_was_stored_after_all_stands():
 @pytest.mark.parametrize("story", ["intact", "a late farewell", "unreadable"])
 def test_a_notice_that_the_log_does_not_confirm_changes_nothing(kind, story):
     core = core_after(*REGISTERED, notice(kind))
+    assert core.step(read(story)) == (ReadSubject(0, LOG),)  # does it look far enough?
     assert not [e for e in core.step(read(story)) if not isinstance(e, KeepBeating)]
     assert core.phase is Phase.REGISTERED
     assert core.incarnation == OURS
@@ -142,8 +144,39 @@ def test_told_unknown_by_a_leader_who_is_behind_it_waits():
     core = core_after(Begin(), msgspec.structs.replace(EMPTY, last=5), Appended(6))
     core.step(notice("unknown", revision=5))
     answer = SubjectRead(log_id=LOG, last=6, records=(), whole=False, fresh=FRESH)
+    assert core.step(answer) == (ReadSubject(0, LOG),)
     assert core.step(answer) == ()
     assert core.phase is Phase.REGISTERED
+
+
+def said_on_top(by: str) -> tuple[Record, ...]:
+    """The subject of a life that spoke on top of the other's registration."""
+    ours, theirs = life(OURS, 1), life(by, 2)
+    event = builder.given(builder.registered("w1"), builder.ready("w1"))[1].event
+    event = msgspec.structs.replace(event, incarnation=OURS)
+    return ours, theirs, msgspec.structs.replace(ours, event=event, revision=3)
+
+
+@pytest.mark.parametrize("kind", ["unknown", "superseded"])
+def test_who_spoke_on_top_of_its_successor_learns_of_it(kind):
+    """The log lost our record 2 and numbered another's so, and numbers are expected."""
+    core = core_after(*REGISTERED, READY, Appended(2), UnloadAdapter("old"))
+    core.step(Appended(3))
+    core.step(notice(kind, revision=9))
+    answer = SubjectRead(log_id=LOG, last=3, records=(), whole=False, fresh=FRESH)
+    assert core.step(answer) == (ReadSubject(0, LOG),)
+    everything = msgspec.structs.replace(answer, records=said_on_top(LATEST))
+    (end,) = core.step(everything)
+    assert isinstance(end.error, IncarnationSupersededError)
+
+
+def test_what_all_records_would_show_is_asked_again_after_a_failure():
+    core = core_after(*REGISTERED, notice("superseded"))
+    core.step(read("intact"))
+    core.step(Failed(UNAVAILABLE))
+    (again,) = core.step(Resumed())
+    assert again.after == 1
+    assert core.step(read("intact")) == (ReadSubject(0, LOG),)
 
 
 @pytest.mark.parametrize("kind", ["unknown", "expired", "superseded"])

@@ -39,6 +39,7 @@ STATES = {
     "saying": (*REGISTERED, READY),
     "asking": (*REGISTERED, READY, Conflicted(CONFLICT)),
     "told": (*REGISTERED, notice("expired")),
+    "seeing all": (*REGISTERED, notice("expired"), read("intact")),
     "paused": (*REGISTERED, READY, Failed(UNAVAILABLE)),
     "again": (*REGISTERED, notice("expired"), read("expired")),
     "asking again": (
@@ -61,6 +62,7 @@ PHASES = {
     "saying": Phase.REGISTERED,
     "asking": Phase.REGISTERED,
     "told": Phase.REGISTERED,
+    "seeing all": Phase.REGISTERED,
     "paused": Phase.REGISTERED,
     "again": Phase.REGISTERING_AGAIN,
     "asking again": Phase.REGISTERING_AGAIN,
@@ -134,6 +136,13 @@ FOLLOWS = {
     "saying": {"appended": "beat@3", "conflicted": "read", "failed": "pause", **TOLD},
     "asking": {**NOTHING_SAID, "intact": "append WorkerStatusChanged@1"},
     "told": {
+        **NOTHING_SAID,
+        "empty": "deliver expired, append WorkerRegistered@0",
+        "intact": "read",
+        "expired": "deliver expired, append WorkerRegistered@2",
+        "gone": "deliver expired, append WorkerRegistered@0",
+    },
+    "seeing all": {
         **NOTHING_SAID,
         "empty": "deliver expired, append WorkerRegistered@0",
         "expired": "deliver expired, append WorkerRegistered@2",
