@@ -121,8 +121,7 @@ class WorkerCore:
         """Whether the log certainly has the ports of the current registration."""
         self._spec: Final = spec
         self._ours = {incarnation}
-        self._status_reason = ""
-        self._leave_reason = ""
+        self._status_reason = self._leave_reason = ""
         self._last_error: ControlPlaneError | None = None
         self._open: OpenJob | None = None
         self._sent: Draft | None = None
@@ -321,13 +320,15 @@ class WorkerCore:
         if self.registered:
             self.phase = Phase.REGISTERING_AGAIN
             return (*told, self._register(incarnation, read.last, cause))
-        self.incarnation = incarnation  # what came before is not tried again
+        is_fresh, self.incarnation = incarnation != self.incarnation, incarnation
         self.revision = 0 if read.whole else read.last
         self.fingerprint = "" if read.whole else read.fingerprint
         if self._wants and not self.blocks:
             self._open = "claim"
             return (ClaimPorts(self._wants, incarnation),)
-        return (self._register(incarnation, read.last),)
+        # Whoever holds ports beats, and the end of the life that claimed is waited for.
+        beat = self._beat(is_fresh and bool(self.blocks))
+        return (*beat, self._register(incarnation, read.last))
 
     def _register(
         self, incarnation: Incarnation, expected: Revision, cause: Cause | None = None

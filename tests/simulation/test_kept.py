@@ -18,6 +18,7 @@ from controlplane.router.replica import Replica
 from controlplane.router.syncing import Syncing
 from controlplane.viewfeed import ViewFeed
 from controlplane.worker import standing
+from controlplane.worker.core import WorkerCore
 from controlplane.worker.performing import Performer
 from controlplane.worker.standing import Vacant
 from events import WorkerRegistered, subject_of
@@ -177,6 +178,11 @@ def _end_of_any_life(judge: Any) -> Any:
     return judged
 
 
+def _once_it_is_registered(beat: Any) -> Any:
+    """Beats name another life only after that one is registered."""
+    return lambda self, differs: beat(self, differs and bool(self.registered))
+
+
 UNMENDED = {
     "snapshot-outrun": Patch(Core, "view_misses", _from_the_beginning),
     "snapshot-gone": Patch(Core, "snapshot_found", always([])),
@@ -209,6 +215,7 @@ UNMENDED = {
     "followed-at-the-end": Patch(Ending, "_may_not_know", always(value=False)),
     "silent-through-outages": Patch(Serving, "outage", always(None)),
     "spoke-over-its-successor": Everywhere(standing.taken_before, always(None)),
+    "kept-by-its-own-beats": Patch(WorkerCore, "_beat", _once_it_is_registered),
     "told-anomalies": Patch(router_core.Core, "_not_below", _with_its_own_anomalies),
 }
 """For each kept plan: what takes the mend out again."""

@@ -123,6 +123,14 @@ def test_whoever_is_superseded_while_it_enters_gives_its_ports_back():
     assert isinstance(end.error, IncarnationSupersededError)
 
 
+def test_whoever_expired_before_it_registered_lets_that_life_end():
+    """Its claims are waited for to end with it; its beats would keep it for ever."""
+    core = core_after(Begin(), EMPTY, CLAIMED, Conflicted(CONFLICT))
+    beat, append = core.step(answer(EXPIRED_UNREGISTERED))
+    assert beat == KeepBeating(FRESH, LOG, 1)
+    assert (append.draft.incarnation, append.blocks) == (FRESH, BLOCKS)
+
+
 def test_an_entering_that_others_forestall_too_often_gives_its_ports_back():
     core = core_after(Begin(), EMPTY, CLAIMED)
     for _ in range(ATTEMPTS_MAX - 1):
@@ -134,14 +142,14 @@ def test_an_entering_that_others_forestall_too_often_gives_its_ports_back():
 
 def test_a_registration_that_was_forestalled_is_said_again_with_the_same_ports():
     core = core_after(Begin(), EMPTY, CLAIMED, Conflicted(CONFLICT))
-    (append,) = core.step(read("left"))
+    *_, append = core.step(read("left"))
     assert (append.expected, append.blocks) == (2, BLOCKS)
 
 
 # ---- expired before it could register ----------------------------------------------
 def test_a_life_that_expired_before_it_registered_does_not_come_back():
     core = core_after(Begin(), EMPTY, CLAIMED, Conflicted(CONFLICT))
-    (append,) = core.step(answer(EXPIRED_UNREGISTERED))
+    *_, append = core.step(answer(EXPIRED_UNREGISTERED))
     assert append.draft.incarnation == FRESH
     assert (append.expected, append.blocks) == (1, BLOCKS)
     core.step(Appended(20))
@@ -152,7 +160,7 @@ def test_a_life_that_expired_before_it_registered_does_not_come_back():
 def test_nor_does_it_after_another_came_that_began_earlier():
     core = core_after(Begin(), EMPTY, CLAIMED, Conflicted(CONFLICT))
     others = registration(EARLIER, 2)
-    (append,) = core.step(answer(EXPIRED_UNREGISTERED, others))
+    *_, append = core.step(answer(EXPIRED_UNREGISTERED, others))
     assert (append.draft.incarnation, append.expected) == (FRESH, 2)
 
 
@@ -160,7 +168,7 @@ def test_nor_when_the_log_does_not_go_on_from_what_was_read():
     core = core_after(Begin(), answer(registration(EARLIER, 1)), CLAIMED)
     core.step(Conflicted(CONFLICT))
     whole = msgspec.structs.replace(answer(EXPIRED_UNREGISTERED), whole=True)
-    (append,) = core.step(whole)
+    *_, append = core.step(whole)
     assert append.draft.incarnation == FRESH
 
 
