@@ -29,7 +29,7 @@ from tests.simulation.planning import plan_of
 from tests.simulation.running import attempt
 from tests.simulation.seeds import SEEDS_FILE, kept_seeds, plan_kept
 from tests.simulation.serving import Serving
-from tests.simulation.world import run
+from tests.simulation.world import World, run
 
 KEPT = {
     kept.plan: kept
@@ -178,6 +178,11 @@ def _end_of_any_life(judge: Any) -> Any:
     return judged
 
 
+def _to_the_end(_: Any) -> Any:
+    """The run ends when the plan says so, whatever happens just then."""
+    return lambda self: self.loop.run_to(self.plan.end_s)
+
+
 def _once_it_is_registered(beat: Any) -> Any:
     """Beats name another life only after that one is registered."""
     return lambda self, differs: beat(self, differs and bool(self.registered))
@@ -212,10 +217,18 @@ UNMENDED = {
     "claims-stayed": Patch(Inquiry, "claimed_here", _yes),
     "end-was-lost": Patch(Hands, "_is_still_so", _answers(value=True)),
     "next-life-lost": Everywhere(standing.judge, _end_of_any_life),
-    "followed-at-the-end": Patch(Ending, "_may_not_know", always(value=False)),
+    "followed-at-the-end": Mutant(
+        "followed-at-the-end",
+        "whoever was followed is asked for at once, at the plan's own end",
+        (
+            Patch(Ending, "_may_not_know", always(value=False)),
+            Patch(World, "_run_to_the_end", _to_the_end),
+        ),
+    ),
     "silent-through-outages": Patch(Serving, "outage", always(None)),
     "spoke-over-its-successor": Everywhere(standing.taken_before, always(None)),
     "kept-by-its-own-beats": Patch(WorkerCore, "_beat", _once_it_is_registered),
+    "stored-at-the-end": Patch(World, "_run_to_the_end", _to_the_end),
     "told-anomalies": Patch(router_core.Core, "_not_below", _with_its_own_anomalies),
 }
 """For each kept plan: what takes the mend out again."""

@@ -33,6 +33,8 @@ from .workers import OperatorHost, WorkerHost
 
 START_NS = 1_767_225_600_000_000_000
 SLOW_MAILBOX = 6
+QUIET_TRIES = 20
+"""Two who duel for a worker id may never be quiet."""
 
 
 def settings_of(pace: Pace) -> Settings:
@@ -156,7 +158,7 @@ class World:
         before = identifiers.use(Source(self))
         try:
             self._begin()
-            self.loop.run_to(self.plan.end_s)
+            self._run_to_the_end()
             if self.violation is None:
                 self._finish()
         except LivelockError as error:
@@ -184,6 +186,20 @@ class World:
         loop.call_at(1.0, self.watch.look)
         for step in self.plan.steps:
             loop.call_at(step.at_s, self._doing.do, step)
+
+    def _run_to_the_end(self) -> None:
+        """Run to the plan's end, and a little longer if something just happens then.
+
+        What was stored last must have had the time to arrive before it is looked for.
+        """
+        quiet_s, until_s = self.settings.head_every_s, self.plan.end_s
+        for _ in range(QUIET_TRIES):
+            self.loop.run_to(until_s)
+            log = self.watch.histories.current
+            stored_at = -quiet_s if log is None else log.moments[-1].stored_at
+            if self.violation is not None or stored_at + quiet_s <= self.loop.time():
+                return
+            until_s = stored_at + quiet_s
 
     def _finish(self) -> None:
         self.watch.final()
