@@ -215,21 +215,24 @@ def _epoch_of_empty_stream(  # noqa: PLR0911 - a list of reasons
     if at.epoch.fold_version != FOLD_VERSION:
         return "fold_version", None, None
     later = any(epoch > at.epoch for epoch in _epochs_of_log(found))
-    if later or found.view_last < at.view_seq:
+    if later or found.view_last != at.view_seq:
+        # What came after the snapshot nobody can read. It may be of records that the
+        # log has lost since, as many as it holds others now.
         return "view_lost", None, None
-    end = msgspec.structs.replace(at, ordinal=found.view_last - at.base)
-    return "rebuild", end, None
+    return "rebuild", at, None
 
 
 def _epoch_count(found: Found) -> int:
     """The highest count of an epoch so far, or more.
 
     Each epoch took a sequence of the view stream for its start: where nothing else
-    tells, there were no more of them than sequences.
+    tells, there were no more of them than sequences, or sequences since the snapshot.
     """
     counts: list[int] = []
-    if found.snapshot_at is not None:
-        counts.append(found.snapshot_at.epoch.count)
+    at = found.snapshot_at
+    if at is not None:
+        unread = found.view_last - at.view_seq if found.readable is None else 0
+        counts.append(at.epoch.count + max(0, unread))
     if found.readable is not None and found.readable.message is not None:
         counts.append(found.readable.message.epoch.count)
     if found.remembered is not None and found.remembered.epoch is not None:

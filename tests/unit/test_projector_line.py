@@ -5,7 +5,7 @@ import pytest
 
 from controlplane.projector.core import Limits
 from controlplane.projector.effects import Publish, TakeSnapshot
-from projections import FOLD_VERSION, EpochStarted, decode_view, encode_view
+from projections import FOLD_VERSION, Delta, EpochStarted, decode_view, encode_view
 from tests.support.deriving import check_view, expected_deltas
 from tests.support.fleet_builder import (
     claimed,
@@ -203,15 +203,18 @@ def test_what_was_trimmed_counts_as_published():
     assert any(isinstance(e, TakeSnapshot) for e in late.asked) or late.snapshots[1:]
 
 
-def test_an_emptied_stream_is_gone_on_with_by_its_last_sequence():
-    leader, records, view = leader_of(*FIVE[:4])
+@pytest.mark.parametrize(
+    ("every", "last"), [(4, Delta), (5, EpochStarted)], ids=["whole", "in-part"]
+)
+def test_an_emptied_stream_is_gone_on_with_if_the_snapshot_has_it_all(every, last):
+    limits = Limits(snapshot_every=every)
+    leader, records, view = leader_of(*FIVE[:4], limits=limits)
     view.trim(view.last + 1)
     late = Bench(records, view, name="b", snapshots=leader.snapshots)
     late.win()
     records.append(given(*FIVE)[4])
     late.settle()
-    assert view.last == 6
-    assert messages(view)[-1].ordinal == 5
+    assert type(decode_view(view.payloads[5])) is last
 
 
 def test_a_stream_that_lost_its_tail_is_refilled_with_the_same_bytes():

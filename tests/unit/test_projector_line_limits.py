@@ -86,10 +86,12 @@ def test_the_view_stream_waits_for_the_fold(monkeypatch):
 
 
 def test_more_in_the_stream_than_the_log_gives_is_no_endless_wait():
-    leader, records, view = leader_of(*FIVE[:2])
+    _leader, records, view = leader_of(*FIVE[:2])
+    late = Bench(records, view, name="b")
+    late.settle()
     view.payloads += [b"foreign"] * 3
     view.trim(view.last + 1)
-    late = Bench(records, view, name="b", snapshots=leader.snapshots)
+    late.core.line.view_end = late.core.line.trimmed_to = view.last
     late.win()
     late.settle()
     assert late.core.line.level

@@ -136,18 +136,37 @@ def test_an_epoch_older_than_the_snapshots_is_over(past):
     assert begin.start.epoch_count == 4
 
 
-def test_an_emptied_view_stream_is_numbered_on_by_its_last_sequence(past):
+def test_an_emptied_view_stream_is_numbered_on_from_a_snapshot_of_its_end(past):
+    past.snapshot = take(past.leader.core.fold, past.leader.core.position)
     past.view.trim(past.view.last + 1)
     begin = past.begin()
-    assert begun(begin) == (3, (1, 1, 3), "rebuild")
+    assert begun(begin) == (5, (1, 1, 5), "rebuild")
     assert (begin.start.view_end, begin.start.trimmed_to) == (6, 6)
+
+
+@pytest.mark.parametrize("log", [STORY, OTHER], ids=["the same", "lost and regrown"])
+def test_what_nobody_can_read_behind_the_snapshot_is_not_numbered_on(past, log):
+    """The log may hold as many other records there as it lost, and nobody can tell."""
+    past.view.trim(past.view.last + 1)
+    past.records[3:] = log[3:]
+    begin = past.begin()
+    assert begun(begin) == (3, None, "view_lost")
+    assert (begin.start.view_end, begin.start.trimmed_to) == (6, 6)
+
+
+def test_an_epoch_that_nobody_can_read_does_not_lend_its_count(past):
+    """Each message that is gone may have begun one."""
+    past.view.trim(past.view.last + 1)
+    assert past.begin().start.epoch_count == 1 + 2
+    past.view = ViewList()
+    assert past.begin().start.epoch_count == 1
 
 
 def test_an_emptied_view_stream_and_a_damaged_snapshot_begin_a_new_epoch(past):
     past.view.trim(past.view.last + 1)
     begin = past.begin(**DAMAGED)
     assert begun(begin) == (0, None, "rebuild")
-    assert begin.start.epoch_count == 1
+    assert begin.start.epoch_count == 1 + 2
 
 
 def test_a_recreated_view_stream_begins_a_new_epoch(past):
