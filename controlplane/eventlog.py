@@ -296,16 +296,22 @@ class EventLog:
     ) -> AsyncIterator[list[Record]]:
         """As `follow`, many at a time; yields nothing but records.
 
-        At each resumption it is checked that the log is still ``log_id`` and holds
-        the last record read; before the first, the one with ``fingerprint`` at
-        ``after``.
+        Before the first records, and at each resumption, it is checked that the log is
+        still ``log_id`` and holds the last record read, or, before any was, the one
+        with ``fingerprint`` at ``after``.
         """
         if log_id is None:
             log_id = (await self.state()).log_id
+        checked = False
         async for batch in self._broker.follow(self._stream, after=after):
             if not batch:
                 self.resumptions += 1
+            if not (batch and checked):
+                # Asked now that its consumer is there: it reads what the answer is of,
+                # for a log that is gone does not come back.
                 await self._check_history(log_id, after, fingerprint)
+                checked = True
+            if not batch:
                 continue
             records = [self.record(message) for message in batch]
             after, fingerprint = records[-1].revision, records[-1].fingerprint

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from controlplane.clock import Clock
-from controlplane.eventlog import EventLog
+from controlplane.eventlog import EventLog, LogState
 from controlplane.viewfeed import ViewFeed
 from events import ControlPlaneError
 
 from .appearance import Appearance
 from .core import Core
-from .effects import Effect
+from .effects import Effect, Rebuild
 from .finding import log_end_of
 
 SNAPSHOT_EVERY: Final = 10
@@ -57,8 +57,12 @@ class Watching:
 
     async def look(self) -> None:
         """Look at the log, and a leader at the view. Raises `LogUnavailableError`."""
-        state = await self._log.state()
+        before, state = self._core(), await self._log.state()
         self._appearance.log_state = state
+        if before is not None and _is_of_another(before, state):
+            # Its reader says so too, but not before there is something to read.
+            self._do(before, [Rebuild(f"the log is {state.log_id} now")])
+            return
         core = self._core()
         end = state.last_revision
         if core is not None and core.fold.revision < end:
@@ -79,3 +83,8 @@ class Watching:
         if core is not None and core.leading:
             position = await self._feed.standing_snapshot()
             self._do(core, core.snapshot_found(position, self._clock.monotonic()))
+
+
+def _is_of_another(core: Core, log: LogState) -> bool:
+    """Whether ``core`` is of another log than the one that answered."""
+    return core.line.log_id != log.log_id

@@ -360,6 +360,15 @@ async def test_a_log_that_was_made_anew_is_noticed(fragile):
         await anext(records)
 
 
+async def test_a_log_made_anew_before_it_is_followed_is_noticed(lossy, log):
+    old = (await log.state()).log_id
+    await lossy.delete_stream(log.names.log_stream)
+    await topology.init(lossy, log.names.cell, SETTINGS)
+    await log.append(events(registered("w1"))[0])
+    with pytest.raises(HistoryForkedError, match="its id is"):
+        await anext(log.follow_batches(0, old))
+
+
 async def test_init_creates_a_cell_once_and_names_each_drift(lossy):
     cell = unique("cell").lower()
     assert await topology.init(lossy, cell, SETTINGS)

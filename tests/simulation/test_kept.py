@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from controlplane import presence
-from controlplane.projector import recovery
+from controlplane.eventlog import EventLog
+from controlplane.projector import recovery, watching
 from controlplane.projector.caretaker import Inquiry
 from controlplane.projector.core import Core
 from controlplane.projector.hands import Hands
@@ -188,6 +189,37 @@ def _once_it_is_registered(beat: Any) -> Any:
     return lambda self, differs: beat(self, differs and bool(self.registered))
 
 
+def _when_resumed(_: Any) -> Any:
+    """Nothing is asked of the log before its first records."""
+
+    async def follow_batches(
+        self: Any, after: int, log_id: str, fingerprint: str
+    ) -> Any:
+        async for batch in self._broker.follow(self._stream, after=after):
+            if not batch:
+                await self._check_history(log_id, after, fingerprint)
+                continue
+            records = [self.record(message) for message in batch]
+            after, fingerprint = records[-1].revision, records[-1].fingerprint
+            yield records
+
+    return follow_batches
+
+
+def _by_its_length(epoch_of_empty_stream: Any) -> Any:
+    """What is behind the snapshot was its epoch's, one delta for each sequence."""
+
+    def going(found: Any) -> Any:
+        reason, position, line = epoch_of_empty_stream(found)
+        if reason != "view_lost":
+            return reason, position, line
+        at = found.snapshot_at
+        end = msgspec.structs.replace(at, ordinal=found.view_last - at.base)
+        return "rebuild", end, None
+
+    return going
+
+
 UNMENDED = {
     "snapshot-outrun": Patch(Core, "view_misses", _from_the_beginning),
     "snapshot-gone": Patch(Core, "snapshot_found", always([])),
@@ -230,6 +262,15 @@ UNMENDED = {
     "kept-by-its-own-beats": Patch(WorkerCore, "_beat", _once_it_is_registered),
     "stored-at-the-end": Patch(World, "_run_to_the_end", _to_the_end),
     "told-anomalies": Patch(router_core.Core, "_not_below", _with_its_own_anomalies),
+    "anew-before-followed": Mutant(
+        name="anew-before-followed",
+        what="a log is read as the one that it replaced",
+        patches=(
+            Patch(EventLog, "follow_batches", _when_resumed),
+            Everywhere(watching._is_of_another, always(value=False)),
+        ),
+    ),
+    "trimmed-over-a-loss": Everywhere(recovery._epoch_of_empty_stream, _by_its_length),
 }
 """For each kept plan: what takes the mend out again."""
 

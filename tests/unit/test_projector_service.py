@@ -214,6 +214,30 @@ async def test_who_stood_down_while_the_lease_was_renewed_leads_again():
         await eventually(lambda: projector.leading)
 
 
+class Deaf(MemoryBroker):
+    """Who follows a log over it hears nothing of it, not even that it is gone."""
+
+    async def follow(self, stream, **options):
+        if stream.endswith("_LOG"):
+            await asyncio.Event().wait()
+        async for batch in super().follow(stream, **options):
+            yield batch
+
+
+async def test_a_log_that_was_made_anew_is_noticed_before_there_is_anything_to_read():
+    plane = Plane(MemoryServer(), head_every_s=0.1)
+    plane.broker = Deaf(plane.server)
+    plane.log = EventLog(plane.broker, "c", plane.settings)
+    plane.feed = ViewFeed(plane.broker, "c")
+    await plane.broker.start()
+    await init(plane.broker, "c", plane.settings)
+    async with led(plane) as projector:
+        await plane.broker.delete_stream(plane.log.names.log_stream)
+        await init(plane.broker, "c", plane.settings)
+        new = (await plane.log.state()).log_id
+        await eventually(lambda: projector._core and projector._core.line.log_id == new)
+
+
 async def test_between_two_terms_no_tick_is_lost(plane):
     """The next core is judged by although nobody slept for it."""
     async with led(plane) as projector:
