@@ -42,8 +42,8 @@ async def export_log(
     """
     state = await log.whole_state()
     if _is_there(path):
-        return _already(path, state)
-    with ArchiveWriter(path) as writer:
+        return await _already(path, state)
+    async with ArchiveWriter(path) as writer:
         begun = writer.header
         if begun is None:
             writer.begin(
@@ -78,9 +78,9 @@ def _is_there(path: Path) -> bool:
         raise ExportRefusedError(message) from error
 
 
-def _already(path: Path, state: LogState) -> Exported:
+async def _already(path: Path, state: LogState) -> Exported:
     try:
-        manifest = Archive(path).manifest()
+        manifest = await Archive(path).manifest()
     except ArchiveUnusableError as error:
         message = f"{path} is there already, and not as an archive: {error.reason}"
         raise _refused(message) from error

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
+from typing import Self
 
 from controlplane.playback import Ends
 from events import Cell, Record, Revision, StoredRecord
 from projections import FoldState
 
 from .errors import ArchiveBeheadedError
+from .form import Manifest
 from .reading import Archive
+from .turns import in_turns
 
 
 class ArchiveHistory:
     """The history in an archive. Raises `ArchiveUnusableError`'s kinds."""
 
-    def __init__(self, path: Path) -> None:
-        """Read the manifest of the archive at ``path``."""
-        self.archive = Archive(path)
-        self.manifest = self.archive.manifest()
+    def __init__(self, archive: Archive, manifest: Manifest) -> None:
+        """Read ``archive``, which holds what its ``manifest`` says; see `of`."""
+        self.archive, self.manifest = archive, manifest
+
+    @classmethod
+    async def of(cls, path: Path) -> Self:
+        """The history in the archive at ``path``, its manifest read now."""
+        archive = Archive(path)
+        return cls(archive, await archive.manifest())
 
     @property
     def cell(self) -> Cell:
@@ -38,24 +47,24 @@ class ArchiveHistory:
             manifest.first_revision, manifest.last_revision, manifest.exported_at
         )
 
-    async def batches(
+    def batches(
         self, after: Revision = 0, until: Revision | None = None
     ) -> AsyncIterator[list[Record]]:
         """Yield the archive's records in (after, until]."""
-        for records in self.archive.records(after, until):
-            yield records
+        return in_turns(self.archive.records(after, until))
 
-    async def stored(
+    def stored(
         self, after: Revision = 0, until: Revision | None = None
     ) -> AsyncIterator[list[StoredRecord]]:
         """Yield the archive's records in (after, until], as they were stored."""
-        for records in self.archive.stored(after, until):
-            yield records
+        return in_turns(self.archive.stored(after, until))
 
     async def at(self, revision: Revision) -> Record | None:
         """The archive's record at ``revision``."""
-        for records in self.archive.records(revision - 1, revision):
-            return records[0]
+        records = self.archive.records(revision - 1, revision)
+        async with aclosing(in_turns(records)) as found:
+            async for batch in found:
+                return batch[0]
         return None
 
     def beheaded(self, first: Revision) -> ArchiveBeheadedError:

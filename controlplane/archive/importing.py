@@ -10,7 +10,7 @@ can be mixed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -30,6 +30,7 @@ from events import StoredRecord
 from .errors import ArchiveBeheadedError, ArchiveDamagedError, ImportRefusedError
 from .form import Manifest
 from .reading import Archive
+from .turns import in_turns
 
 BATCH_RECORDS_MAX: Final = 1000
 BATCH_BYTES_MAX: Final = 4 << 20
@@ -62,12 +63,12 @@ async def import_archive(
     archive lacks the beginning, `ArchiveUnusableError`, and what appending raises.
     """
     archive = Archive(path)
-    manifest = archive.verified()
+    manifest = await archive.verified()
     if manifest.first_revision > 1 and manifest.records:
         raise ArchiveBeheadedError(path, first=manifest.first_revision)
     importer = _Importer(broker, log, manifest)
     begun = await importer.find_place()
-    for batch in _batches(archive, begun):
+    async for batch in _batches(archive, begun):
         await importer.append(batch)
         if progress is not None:
             progress(importer.place, manifest.records)
@@ -170,11 +171,13 @@ class _Importer:
         )
 
 
-def _batches(archive: Archive, begun: int) -> Iterator[list[StoredRecord]]:
+async def _batches(archive: Archive, begun: int) -> AsyncIterator[list[StoredRecord]]:
     """What is behind the first ``begun`` records, in pieces that fit into a batch."""
     batch: list[StoredRecord] = []
     size = 0
-    for place, record in enumerate(_records(archive), 1):
+    place = 0
+    async for record in _records(archive):
+        place += 1
         if place <= begun:
             continue
         full = len(batch) >= BATCH_RECORDS_MAX or size + len(record.payload) > (
@@ -189,8 +192,8 @@ def _batches(archive: Archive, begun: int) -> Iterator[list[StoredRecord]]:
         yield batch
 
 
-def _records(archive: Archive) -> Iterator[StoredRecord]:
-    for records in archive.stored():
+async def _records(archive: Archive) -> AsyncIterator[StoredRecord]:
+    async for records in in_turns(archive.stored()):
         for record in records:
             if not record.subject.startswith(_LOG):
                 why = f"revision {record.revision} is on {record.subject!r}"

@@ -38,6 +38,7 @@ from .form import (
     read_ending,
 )
 from .frames import FramesEndedError, FramesError, Unpacked, find_footer
+from .turns import at_the_end
 
 PIECE_BYTES: Final = 1 << 17
 R = TypeVar("R", Record, StoredRecord)
@@ -47,12 +48,12 @@ _FORMAT: Final = msgspec.json.Decoder(Format)
 _HEADER: Final = msgspec.json.Decoder(Header)
 
 
-def read_archive(path: str | Path, *, whole: bool = False) -> Iterator[Record]:
+def read_archive(path: str | Path, *, whole: bool = True) -> Iterator[Record]:
     """Yield every record of the archive at ``path``, in order.
 
-    An archive of a log whose beginning was gone holds the rest: enough to look at, but
-    a replay of it would show a fleet that never was. With ``whole`` it raises
-    `HistoryTruncatedError` instead of the first record.
+    An archive of a log whose beginning was gone holds the rest, and a replay of it
+    would show a fleet that never was: it raises `HistoryTruncatedError` instead of the
+    first record. With ``whole=False`` what is left is read, to be looked at.
 
     Records are decided as they were in the log: what could not be read stands in its
     place. Raises `ArchiveMissingError`, `ArchiveTruncatedError`,
@@ -60,10 +61,10 @@ def read_archive(path: str | Path, *, whole: bool = False) -> Iterator[Record]:
     `ArchiveUnusableError`, and every record before it is sound.
     """
     archive = Archive(Path(path))
-    manifest = archive.manifest() if whole else None
-    if manifest is not None and manifest.first_revision > 1 and manifest.records:
-        raise ArchiveBeheadedError(archive.path, first=manifest.first_revision)
+    first = archive.header().first_revision if whole else 1
     for records in archive.records():
+        if first > 1:
+            raise ArchiveBeheadedError(archive.path, first=first)
         yield from records
 
 
@@ -77,7 +78,13 @@ class Archive:
         """Nothing is read yet."""
         self.path = path
 
-    def manifest(self) -> Manifest:
+    def header(self) -> Header:
+        """What was known of the log when its export began."""
+        place = _Place(self.path)
+        with _opened(self.path) as file, place.errors(file):
+            return place.read_header(_unpacked(file, 0))[0]
+
+    async def manifest(self) -> Manifest:
         """What it holds, by its own word where that is quickly found."""
         with _opened(self.path) as file:
             offset = find_footer(file)
@@ -87,27 +94,25 @@ class Archive:
                     return read_ending(_unpacked(file, offset).line())
                 except (*_WRONG, FramesEndedError):
                     pass  # reading all of it says what is wrong, if anything is
-        return self.verified()
+        return await self.verified()
 
-    def verified(self) -> Manifest:
+    async def verified(self) -> Manifest:
         """What it holds, after reading all of it."""
-        walk = _walk(self.path)
-        while True:
-            try:
-                next(walk)
-            except StopIteration as end:
-                manifest: Manifest = end.value
-                return manifest
+        return await at_the_end(_walk(self.path))
 
     def records(
         self, after: Revision = 0, until: Revision | None = None
-    ) -> Iterator[list[Record]]:
-        """Yield the records in (after, until], block by block."""
+    ) -> Generator[list[Record], None, None]:
+        """Yield the records in (after, until], some at a time.
+
+        Nothing is waited for: in an event loop read it `in_turns`. Therefore it yields
+        for every block, an empty list for one that holds none of them.
+        """
         return self._within(records_of, after, until)
 
     def stored(
         self, after: Revision = 0, until: Revision | None = None
-    ) -> Iterator[list[StoredRecord]]:
+    ) -> Generator[list[StoredRecord], None, None]:
         """As `records`, with each payload as it was stored."""
         return self._within(stored_of, after, until)
 
@@ -116,13 +121,14 @@ class Archive:
         decode: Callable[[bytes], list[R]],
         after: Revision,
         until: Revision | None,
-    ) -> Iterator[list[R]]:
+    ) -> Generator[list[R], None, None]:
         sound: Revision = 0
         for lines, mark in read_ahead(_walk(self.path)):
             if mark.last_revision > after:
                 for records in _decoded(self.path, decode, lines, mark, sound):
-                    if within := _between(records, after, until):
-                        yield within
+                    yield _between(records, after, until)
+            else:
+                yield []
             sound = mark.last_revision
             if until is not None and sound >= until:
                 return

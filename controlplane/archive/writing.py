@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import BinaryIO, Final, Self
 import msgspec
 
 from events import (
-    ControlPlaneError,
     Record,
     Revision,
     StoredRecord,
@@ -42,6 +41,7 @@ from .form import (
     ending_line,
 )
 from .frames import begins_frame, footer, frame, whole_frames
+from .turns import at_the_end
 
 MODE: Final = 0o600
 """An archive names workers and their addresses: only its owner may read it."""
@@ -52,13 +52,14 @@ _MARK: Final = msgspec.json.Decoder(Mark)
 
 
 class ArchiveWriter:
-    """The archive that is to be at ``path``. A context: leaving keeps what is there."""
+    """The archive that is to be at ``path``. A context, and used within it only.
+
+    Entering finds what is complete in the part; leaving keeps what is there. Every call
+    that writes raises `ExportStoppedError`.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Open the part, and lock it. Raises `ExportRefusedError`.
-
-        Every call that writes raises `ExportStoppedError`.
-        """
+        """Open the part, and lock it. Raises `ExportRefusedError`."""
         self.path = path
         self.part = path.with_name(f"{path.name}.part")
         self.last: StoredRecord | None = None
@@ -69,12 +70,6 @@ class ArchiveWriter:
         self._pending_bytes = 0
         self._header: Header | None = None
         self._chain = Chain(b"")
-        try:
-            with self._writing():
-                self._go_on()
-        except ControlPlaneError:
-            self.__exit__()
-            raise
 
     @property
     def header(self) -> Header | None:
@@ -125,11 +120,17 @@ class ArchiveWriter:
             _sync_directory(self.path.parent)
         return manifest
 
-    def __enter__(self) -> Self:
-        """Go on."""
+    async def __aenter__(self) -> Self:
+        """Go on. Raises `ExportRefusedError` for a file that no export began."""
+        try:
+            with self._writing():
+                await at_the_end(self._go_on())
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the part; the lock goes with it."""
         with suppress(OSError):  # what was not written already failed before
             self._file.close()
@@ -157,11 +158,8 @@ class ArchiveWriter:
         except OSError as error:
             raise ExportStoppedError(self.part, error) from error
 
-    def _go_on(self) -> None:
-        """Find what is complete in the part, and cut off what is not.
-
-        Raises `ExportRefusedError` for a file that no export began.
-        """
+    def _go_on(self) -> Generator[None, None, None]:
+        """Find what is complete in the part, piece by piece; cut off what is not."""
         end = 0
         for content, ends in whole_frames(self._file):
             if self._header is None:
@@ -172,6 +170,7 @@ class ArchiveWriter:
             elif not self._took(content):
                 break
             end = ends
+            yield
         if end == 0 and not self._is_begun():
             raise self._foreign()
         self._file.seek(end)

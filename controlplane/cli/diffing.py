@@ -72,7 +72,7 @@ async def _history(
         async with opened_history(options, from_archive, snapshots=True) as history:
             yield history
         return
-    archives = [ArchiveHistory(path) for path in files if is_archive(path)]
+    archives = [await ArchiveHistory.of(path) for path in files if is_archive(path)]
     ends = [(await archive.ends()).last for archive in archives]
     yield archives[ends.index(max(ends))] if archives else None
 

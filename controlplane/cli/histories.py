@@ -41,7 +41,7 @@ async def opened_history(
     what `opened` raises, or `ArchiveUnusableError`.
     """
     if from_archive is not None:
-        yield ArchiveHistory(from_archive)
+        yield await ArchiveHistory.of(from_archive)
         return
     async with opened(options) as plane:
         starts = Starts(plane.log, plane.broker) if snapshots else None
@@ -66,7 +66,7 @@ async def state_in(path: Path, progress: Progress | None = None) -> PlaneState:
     Raises `ArchiveUnusableError`, `SnapshotUnusableError`.
     """
     if is_archive(path):
-        return await state_at(ArchiveHistory(path), None, progress)
+        return await state_at(await ArchiveHistory.of(path), None, progress)
     snapshot, header = read_checkpoint_snapshot(path)
     state = FoldState(
         fleet_state=fleet_of(snapshot),

@@ -39,7 +39,7 @@ async def run() -> list[Figure]:
     """Speed and memory of a replay from an archive, and of both ceilings."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "million.jsonl.zst"
-        write(path, EVENTS)
+        await write(path, EVENTS)
         replays = [await replayed(path) for _ in range(ROUNDS)]
         fold_us, digest = pure(path)
         unpack_us = unpacking(path)
@@ -71,9 +71,9 @@ async def run() -> list[Figure]:
     ]
 
 
-def write(path: Path, count: int) -> None:
+async def write(path: Path, count: int) -> None:
     """An archive of the first ``count`` records."""
-    with ArchiveWriter(path) as writer:
+    async with ArchiveWriter(path) as writer:
         writer.begin(
             Header(archive=FORMAT, cell="bench", log_id="bench", first_revision=1)
         )
@@ -116,7 +116,7 @@ async def replay(path: Path) -> None:
     """Replay as the command does, which reads ahead; say how it went by the clock."""
     began = time.perf_counter()
     with in_a_long_fold():
-        state = await state_at(ArchiveHistory(path), None)
+        state = await state_at(await ArchiveHistory.of(path), None)
     seconds = time.perf_counter() - began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     digest = state.fleet.digest

@@ -39,7 +39,7 @@ async def _there_and_back(story, removed, path):
     exported = await export_log(one.log, path)
     assert list(read_archive(path)) == records
     assert exported.manifest.records == len(records)
-    history = ArchiveHistory(path)
+    history = await ArchiveHistory.of(path)
     middle = len(story) // 2
     rest = [r async for batch in history.batches(middle, len(story)) for r in batch]
     assert rest == [record for record in records if record.revision > middle]

@@ -59,8 +59,8 @@ async def path(cell, tmp_path):
 
 
 async def test_the_manifest_says_what_the_archive_holds(cell, path):
-    manifest = Archive(path).manifest()
-    assert manifest == Archive(path).verified()
+    manifest = await Archive(path).manifest()
+    assert manifest == await Archive(path).verified()
     log_id = (await cell.log.state()).log_id
     assert (manifest.cell, manifest.log_id) == ("prod", log_id)
     assert (manifest.first_revision, manifest.last_revision) == (1, 10)
@@ -86,7 +86,7 @@ async def test_people_and_jq_can_read_it(path):
 
 
 async def test_a_look_back_needs_no_broker(cell, path):
-    history = ArchiveHistory(path)
+    history = await ArchiveHistory.of(path)
     records = await cell.records()
     assert list(read_archive(str(path))) == records
     for revision in range(11):
@@ -106,14 +106,14 @@ async def test_an_empty_log_has_an_archive_too(tmp_path):
     manifest = (await export_log(cell.log, path)).manifest
     assert (manifest.records, manifest.last_revision) == (0, 0)
     assert list(read_archive(path)) == []
-    assert (await state_at(ArchiveHistory(path), None)).revision == 0
+    assert (await state_at(await ArchiveHistory.of(path), None)).revision == 0
 
 
 async def test_whoever_packs_it_again_has_the_same_archive(cell, path):
     rewrite(path)
     assert frames.find_footer(path.open("rb")) is None
     assert list(read_archive(path)) == await cell.records()
-    assert ArchiveHistory(path).manifest.records == 10
+    assert (await ArchiveHistory.of(path)).manifest.records == 10
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES.keys())
@@ -150,7 +150,7 @@ async def test_wherever_it_was_cut_it_is_called_truncated(cell, path):
         assert found == records[: len(found)]
         assert error.after == (found[-1].revision if found else 0)
         with pytest.raises(ArchiveTruncatedError):
-            ArchiveHistory(path)
+            await ArchiveHistory.of(path)
 
 
 async def test_all_before_the_damage_can_be_read(path):
@@ -181,9 +181,9 @@ async def test_no_byte_can_be_altered_and_believed(cell, path):
 
 @pytest.mark.parametrize("offset", [0, 1, 99, 2**63])
 async def test_a_signpost_that_leads_astray_is_not_followed(path, offset):
-    content, manifest = path.read_bytes(), Archive(path).manifest()
+    content, manifest = path.read_bytes(), await Archive(path).manifest()
     path.write_bytes(content[:-8] + offset.to_bytes(8, "little"))
-    assert Archive(path).manifest() == manifest
+    assert await Archive(path).manifest() == manifest
 
 
 def _moved(lines):
@@ -249,7 +249,7 @@ async def test_a_format_of_tomorrow_is_named(path):
     lines = lines_of(path)
     rewrite(path, edited(lines[0], archive=2, shards=[1]), *lines[1:])
     with pytest.raises(ArchiveNewerError, match="has format 2, this version reads up"):
-        ArchiveHistory(path)
+        await ArchiveHistory.of(path)
 
 
 async def test_a_piece_without_end_is_not_unpacked_into_memory(path, monkeypatch):
@@ -264,4 +264,4 @@ async def test_a_piece_without_end_is_not_unpacked_into_memory(path, monkeypatch
 @pytest.mark.parametrize("name", ["nosuch.zst", ".", "\0", "x" * 5000])
 async def test_what_is_no_file_is_said(tmp_path, name):
     with pytest.raises(ArchiveMissingError, match="cannot be opened"):
-        ArchiveHistory(tmp_path / name)
+        await ArchiveHistory.of(tmp_path / name)

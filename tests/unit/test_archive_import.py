@@ -218,7 +218,7 @@ async def test_nothing_of_a_damaged_archive_is_imported(other, path):
     lines, content = lines_of(path), bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1  # the manifest behind it is sound
     path.write_bytes(content)
-    assert Archive(path).manifest().records == 41
+    assert (await Archive(path).manifest()).records == 41
     with pytest.raises(ArchiveDamagedError):
         await import_archive(other.broker, other.log, path)
     rewrite(path, *lines[:-2], *lines[-1:])
