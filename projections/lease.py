@@ -136,6 +136,17 @@ class LeaseBook:
         """Note that beats can be heard again from ``now`` on, after some were lost."""
         self._sighted_at = now
 
+    def come_back(self, before: Lives, lives: Lives, now: float) -> None:
+        """Give a full lease to each of ``lives`` that had ended ``before``.
+
+        The log lost what had ended it. Beats of an ended life are not noted, so its
+        silence since then is none.
+        """
+        for key, was in before.items():
+            life = lives.get(key) if was.ended else None
+            if life is not None and not life.ended:
+                self._pulses[key] = _Pulse(now, self.blind_s, "")
+
     def start_over(self, now: float) -> None:
         """Give every life a full lease: beats were lost on the judge's own side."""
         for pulse in self._pulses.values():

@@ -203,7 +203,10 @@ class ProjectorService(Lifetime):
         self._stir()
 
     def _reached_end(self, core: Core, hands: Hands) -> None:
-        hands.do(core.reached_end(self._clock.monotonic()))
+        now, last = self._clock.monotonic(), self._last_core
+        if last is not None:
+            self._book.come_back(last.fold.lives, core.fold.lives, now)
+        hands.do(core.reached_end(now))
         self._warmed = True
         self._rest.not_after(-math.inf)
 

@@ -261,6 +261,7 @@ UNMENDED = {
     "spoke-over-its-successor": Everywhere(standing.taken_before, always(None)),
     "kept-by-its-own-beats": Patch(WorkerCore, "_beat", _once_it_is_registered),
     "stored-at-the-end": Patch(World, "_run_to_the_end", _to_the_end),
+    "lives-again": Patch(LeaseBook, "come_back", always(None)),
     "told-anomalies": Patch(router_core.Core, "_not_below", _with_its_own_anomalies),
     "anew-before-followed": Mutant(
         name="anew-before-followed",

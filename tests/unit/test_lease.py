@@ -5,6 +5,7 @@ import pytest
 from projections import Guard, LeaseBook
 from tests.support.fleet_builder import (
     NAMESPACE,
+    claimed,
     deregistered,
     incarnation,
     registered,
@@ -364,3 +365,26 @@ def test_with_nobody_there_it_stays_quiet_until_somebody_comes():
     assert proven(book, 1e6).is_quiet
     book.welcome(key("w0"), 5.0, 1e6)
     assert not proven(book, 1e6 + 5.0).is_quiet
+
+
+def test_an_ended_life_that_lives_again_has_a_full_lease():
+    """The log lost what ended it; while it was over nobody noted its beats."""
+    steps = (claimed("w0", 20000), registered("w0", life=1), registered("w1"))
+    watch = Watch(0)
+    before = state_after(*steps, registered("w0", life=2)).lives
+    watch.lives = before
+    watch.run(9, beating=["w1"])
+    watch.lives = state_after(*steps).lives
+    watch.book.come_back(before, watch.lives, watch.now)
+    assert names(watch.run(10)) == []
+    assert names(watch.run(0.5)) == ["w0", "w1"]
+
+
+def test_who_is_still_over_gets_no_more_time():
+    steps = (claimed("w0", 20000), registered("w0", life=1), registered("w0", life=2))
+    watch = Watch(0)
+    watch.lives = state_after(*steps).lives
+    watch.run(9)
+    watch.book.come_back(watch.lives, watch.lives, watch.now)
+    watch.book.come_back(watch.lives, watch.lives.delete(key("w0")), watch.now)
+    assert names(watch.run(1.5)) == ["w0", "w0"]
