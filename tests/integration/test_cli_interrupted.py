@@ -92,3 +92,11 @@ async def test_an_impatient_second_signal_leaves_no_traceback_either(long_archiv
         out, err = await process.communicate()
     assert (out, err) == (b"", b"")
     assert process.returncode in (130, -signal.SIGINT)  # 130 to a shell
+
+
+async def test_a_command_that_is_still_starting_ends_as_quietly(long_archive):
+    async with running("replay", "--from-archive", str(long_archive)) as command:
+        maps = Path(f"/proc/{command.process.pid}/maps")
+        await eventually(lambda: "msgspec" in maps.read_text(), poll_s=0.0005)
+        ended = await command.end()
+    assert (ended.code, ended.out, ended.err) == (130, "", "")
