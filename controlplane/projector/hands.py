@@ -225,6 +225,8 @@ class Hands:
             if life.ended and not await self._is_still_so():
                 _log.info("expiry left: the log is another", worker_id=life.worker_id)
                 return
+            if self._core.fold.lives.get(life.key) != life:
+                return  # there is news of it: it is to be judged again
             plan = await self._expiry_plan(effect)
             try:
                 await self._append_expiry(plan)

@@ -26,6 +26,7 @@ from tests.support.fleet_builder import (
     given,
     incarnation,
     registered,
+    released,
 )
 from tests.support.projecting import ViewList, settled
 from tests.support.waiting import eventually
@@ -74,6 +75,13 @@ class Turns:
         """Let it have its turn, and return when it is over."""
         self.hands._expiries.release()
         await eventually(lambda: not self.hands._expiring)
+
+    async def go_on(self, story):
+        """Append what ``story`` has more than the log, and fold it."""
+        known = self.core.fold.revision
+        for record in story[known:]:
+            await self.log.append(record.event)
+        self.core.records([r async for r in self.log.read(after=known)], 100.0)
 
     async def expiries(self):
         events = [record.event async for record in self.log.read()]
@@ -137,6 +145,21 @@ async def test_an_expiry_is_not_appended_when_its_decision_grew_old(stopped_s, e
         made.clock.s += stopped_s
         await made.continued()
         assert bool(await made.expiries()) is expired
+
+
+@pytest.mark.parametrize("worker", ["w9", "w1"], ids=["ports only", "superseded"])
+async def test_what_another_claimed_since_the_decision_is_not_released(worker):
+    """It was let go and claimed again while the decision waited for its turn."""
+    story = given(claimed(worker, 20000), registered("w1", life=2))
+    async with turns(claimed(worker, 20000), registered("w1", life=2)) as made:
+        life = made.core.fold.lives[NAMESPACE, worker, incarnation(worker)]
+        await made.hold()
+        made.hands.do([Expire(life, silent_for_s=12.0)])
+        await eventually(lambda: made.hands._expiries._waiters)
+        await made.go_on(story.then(released(20000), claimed("other", 20000)))
+        await made.continued()
+        assert await made.released() == [20000]  # by its holder
+        assert not await made.expiries()
 
 
 async def test_a_decision_that_grew_old_may_be_taken_anew():
