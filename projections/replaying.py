@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import takewhile
 
 from events import Record, Revision
@@ -74,7 +74,8 @@ def replay(
 ) -> Fleet:
     """The fleet after ``records``, in their order, up to and with ``until``.
 
-    ``until`` is a revision or a time of recording; None takes them all.
+    ``until`` is a revision or a time of recording, UTC if it does not say; None takes
+    them all.
     """
     if until is not None:
         records = takewhile(lambda record: not is_past(record, until), records)
@@ -82,7 +83,8 @@ def replay(
 
 
 def is_past(record: Record, until: Revision | datetime) -> bool:
-    """Whether the record comes after ``until``."""
+    """Whether the record comes after ``until``; a time is UTC if it does not say."""
     if isinstance(until, datetime):
-        return record.recorded_at > until
+        time = until.replace(tzinfo=UTC) if until.tzinfo is None else until
+        return record.recorded_at > time
     return record.revision > until

@@ -70,4 +70,9 @@ def _point(text: str) -> PointInTime | None:
         time = datetime.fromisoformat(text)
     except ValueError:
         return None
+    return in_utc(time)
+
+
+def in_utc(time: datetime) -> datetime:
+    """The time itself, or, if it does not say where, that time in UTC."""
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time

@@ -12,7 +12,7 @@ from projections import Folding, FoldState, PlaneState
 
 from .errors import EventNotFoundError, MomentAheadError, MomentTooEarlyError
 from .history import Ends, History, LogHistory
-from .moments import EventId, PointInTime, is_event
+from .moments import EventId, PointInTime, in_utc, is_event
 
 Progress: TypeAlias = Callable[[Revision, Revision], None]
 """Called with the revision reached and the last one."""
@@ -25,10 +25,12 @@ async def replay_log(
 ) -> PlaneState:
     """The state after every record up to and with ``until``; None: all there are.
 
-    Unlike `state_at` it takes a moment beyond either end for that end. Raises
-    `HistoryTruncatedError` when the beginning of the log is gone.
+    A time is UTC if it does not say. Unlike `state_at` it takes a moment beyond either
+    end for that end. Raises `HistoryTruncatedError` when the log's beginning is gone.
     """
     history = LogHistory(log)
+    if isinstance(until, datetime):
+        until = in_utc(until)
     return await _play(history, await whole_ends(history), until, progress)
 
 

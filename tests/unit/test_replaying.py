@@ -1,8 +1,8 @@
 """Replay over plain records: any moment of the past, with nothing running."""
 
-from datetime import timedelta
+from datetime import timedelta, timezone
 
-from projections import FoldState, Held, PlaneState, fold, replay
+from projections import FoldState, Held, PlaneState, explain, fold, replay
 from tests.support.fleet_builder import (
     HOST,
     START,
@@ -41,6 +41,14 @@ def test_replay_stops_at_a_time_and_includes_it():
     assert replay(STORY, until=START + timedelta(seconds=30)).revision == 2
     assert replay(STORY, until=START + timedelta(hours=1)).revision == 5
     assert replay(STORY, until=START - timedelta(seconds=1)).revision == 0
+
+
+def test_a_time_that_does_not_say_where_is_utc():
+    naive = START.replace(tzinfo=None)
+    assert replay(STORY, until=naive).revision == 1
+    elsewhere = START.astimezone(timezone(timedelta(hours=9)))
+    assert replay(STORY, until=elsewhere).revision == 1
+    assert explain(STORY, "prod/w1", until=naive).revision == 1
 
 
 def test_replay_of_nothing_is_the_empty_fleet():

@@ -86,6 +86,8 @@ async def test_a_time_and_an_event_are_looked_for_from_the_first_record_on(cell)
     tenth = STORY[9]
     for moment in (tenth.recorded_at, tenth.event.event_id):
         assert await played(cell, moment) == (whole(10), 0)
+    naive = tenth.recorded_at.replace(tzinfo=None)
+    assert (await replay_log(cell.log, naive)).fold_state == whole(10)
     assert (await played(cell, timedelta(0)))[1] == 0
 
 
