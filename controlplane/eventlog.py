@@ -37,6 +37,7 @@ from .errors import (
     HistoryForkedError,
     LogFullError,
     LogUnavailableError,
+    SettingsError,
 )
 from .origin import Origin, check_import, origin_of, recorded_at
 from .recognition import Recognition
@@ -49,6 +50,13 @@ FREEING: Final = (WorkerDeregistered, WorkerExpired, WorkerHeld, PortReleased)
 FAREWELL_BYTES: Final = 640
 """What the end of one life or claim takes in the log, with its headers."""
 UNLIMITED_FOR_S: Final = 30.0
+
+
+def check_after(revision: Revision) -> None:
+    """Refuse to begin before the beginning. Raises `SettingsError`."""
+    if revision < 0:
+        rule = "0, the beginning, or the revision behind which to read on"
+        raise SettingsError(field="after", value=revision, rule=rule)
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -244,7 +252,8 @@ class EventLog:
     ) -> AsyncIterator[Record]:
         """Yield the records after ``after`` up to and with ``until``; then end.
 
-        ``until=None``: the last revision when called.
+        ``until=None``: the last revision when called. Raises `SettingsError` for a
+        negative ``after``, as everything here that reads on from a revision.
         """
         async for batch in self.read_batches(after, until):
             for record in batch:
@@ -254,6 +263,7 @@ class EventLog:
         self, after: Revision = 0, until: Revision | None = None
     ) -> AsyncIterator[list[Record]]:
         """As `read`, many at a time."""
+        check_after(after)
         messages = self._broker.read(self._stream, after=after, until=until)
         async for batch in messages:
             yield list(map(self.record, batch))
@@ -262,6 +272,7 @@ class EventLog:
         self, after: Revision = 0, until: Revision | None = None
     ) -> AsyncIterator[list[StoredRecord]]:
         """As `read_batches`, with each payload as it is stored."""
+        check_after(after)
         async for batch in self._broker.read(self._stream, after=after, until=until):
             yield [self._stored(message) for message in batch]
 
@@ -300,6 +311,7 @@ class EventLog:
         still ``log_id`` and holds the last record read, or, before any was, the one
         with ``fingerprint`` at ``after``.
         """
+        check_after(after)
         if log_id is None:
             log_id = (await self.state()).log_id
         checked = False

@@ -3,7 +3,7 @@
 import pytest
 
 from controlplane.broker.memory import MemoryBroker, MemoryServer
-from controlplane.errors import HistoryForkedError
+from controlplane.errors import HistoryForkedError, SettingsError
 from controlplane.eventlog import EventLog, Pending
 from controlplane.settings import Settings
 from controlplane.topology import init
@@ -73,3 +73,13 @@ async def test_who_follows_asks_once_and_not_for_each_batch():
     await broker.store_batch(log.names.log_stream, [log._outgoing(Pending(NEXT))])
     await anext(batches)
     assert broker.asked == before + 1
+
+
+READERS = ["read", "read_batches", "read_stored", "follow", "follow_batches"]
+
+
+@pytest.mark.parametrize("reader", READERS)
+async def test_nothing_is_before_the_beginning(reader):
+    log = await cell(MemoryBroker(MemoryServer()))
+    with pytest.raises(SettingsError, match="after -1 is not valid: 0, the beginning"):
+        await anext(getattr(log, reader)(-1))
