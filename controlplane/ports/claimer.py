@@ -287,8 +287,9 @@ class Claimer:
             await asyncio.sleep(most_s * self._chance.random())
         watch, batch = ask.watch, sum(want.size for want in ask.wants) > 1
         worth = watch.unread // (RECORDS_PER_LOSS if batch else RECORDS_PER_LONE_LOSS)
-        if watch.contested >= max(LOST_BEFORE_LOOK, worth):
-            await watch.look(anew=lost % LOST_BEFORE_ANEW == 0)
+        anew = lost % LOST_BEFORE_ANEW == 0
+        if anew or watch.contested >= max(LOST_BEFORE_LOOK, worth):
+            await watch.look(anew=anew)
 
     # ---- doubtful ports ----------------------------------------------------------
     def _doubt(

@@ -154,6 +154,8 @@ class Keeper:
         if holding is not None:
             _check_whole(block, holding.block)
         ended_here = await self._end([block], whole=True)
+        if block.claim_id in self._released:
+            return  # by another call meanwhile
         if not ended_here and not self._was_released(block):
             self.forget(block)
             raise self._not_held(block)

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 import controlplane as cp
 from controlplane.telemetry import PortMetrics
+from events import port_subject
 from projections import Want
 from tests.support.port_hosts import HOST, SMALL, Host, claim
 
@@ -121,3 +122,22 @@ async def test_where_nothing_else_is_free_the_way_of_others_will_do(host):
     last = cp.PortRange(theirs.start + 8, theirs.start + 15)
     (block,) = await claim(two, Want("", 8, last))
     assert block.start == last.first
+
+
+async def test_records_that_were_removed_are_no_sign_of_others(host):
+    """Else the block is chosen, asked for and left again, for as long as it is free."""
+    one, two = await host.claimer(seed=1), await host.claimer(seed=2)
+    only = cp.PortRange(20000, 20007)
+    await claim(one, Want("", 8, WIDE))  # the host's first record stays
+    (block,) = await claim(two, Want("", 8, only))
+    await two.release(block)
+    await two.watch(HOST).look()
+    log = two._log
+    for port in block:
+        subject = log.names.absolute(port_subject(HOST, port))
+        await host.brokers[1].purge_stream(log.names.log_stream, subject=subject)
+    await claim(one, Want("", 8, NARROW))
+    await claim(two, Want("", 8, ELSEWHERE))  # others were met
+    async with asyncio.timeout(5.0):
+        (again,) = await claim(two, Want("", 8, only))
+    assert again.start == block.start

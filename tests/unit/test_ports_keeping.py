@@ -246,3 +246,20 @@ async def test_only_a_whole_claim_is_let_go(host, wrong, own):
     assert len(await held(claimer)) == 8
     await who.release(PortBlock(**whole))
     assert not await held(claimer)
+
+
+async def test_a_release_that_comes_second_is_fine_whoever_has_the_ports_by_then(host):
+    one, two = await host.claimer(), await host.claimer()
+    block = await claim(one)
+    taking = asyncio.ensure_future(taken(two))
+    await asyncio.gather(*(one.release(block) for _ in range(3)))
+    await taking
+
+
+async def taken(claimer):
+    """The only block, as soon as it is free."""
+    while True:
+        try:
+            return await claim(claimer)
+        except cp.PortsExhaustedError:
+            await asyncio.sleep(0)
