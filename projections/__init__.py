@@ -106,6 +106,7 @@ from .replaying import PlaneState, fold, replay
 from .searching import Found, Narrowing, OnePass, find_first
 from .snapshot import (
     Position,
+    Rest,
     Snapshot,
     decode_snapshot,
     encode_snapshot,
@@ -199,6 +200,7 @@ __all__ = [
     "Reason",
     "Reclaiming",
     "Registration",
+    "Rest",
     "Resting",
     "Ring",
     "Room",

@@ -30,14 +30,26 @@ NAMES: Final = {
 WORDS: Final = {
     "digest": "another fleet",
     "ports": "other ports",
+    "changes": "other changes",
+    "anomalies": "other anomalies",
+    "contents": "other contents",
+    "position": "another place in the view",
     "record": "another record",
+    "fingerprint": "a record by a wrong name",
     "beyond_end": "a record that is not there",
     "missing_delta": "a delta is missing",
-    "numbering": "a delta out of its place",
+    "numbering": "out of its place in the view",
     "unreadable": "cannot be read",
     "another_log": "another log",
     "incomplete": "records are missing",
 }
+
+OTHER_SIDE: Final = {
+    "position": "the view has",
+    "numbering": "the view has",
+    "unreadable": "it cannot be used:",
+}
+"""Who has what was found, where it is not the log."""
 
 
 def verification_lines(found: Verification, width: int) -> Iterator[Text]:
@@ -118,4 +130,5 @@ def _finding(finding: Finding, width: int) -> Iterator[Text]:
     head = f"first divergence: {WORDS[finding.what]}, at revision {finding.revision}"
     yield from wrapped(f"{head}{when}", width, style=BAD)
     yield from wrapped(f"{finding.who} has {finding.said}", width, indent="  ")
-    yield from wrapped(f"the log has {finding.found}", width, indent="  ")
+    other = OTHER_SIDE.get(finding.what, "the log has")
+    yield from wrapped(f"{other} {finding.found}", width, indent="  ")

@@ -11,13 +11,24 @@ import msgspec
 from controlplane.presence import KeptReport
 from controlplane.viewfeed import Head, ViewEntry
 from events import Revision
-from projections import Delta, Epoch, EpochStarted, PortTable, Snapshot, parse_epoch
+from projections import (
+    AnomalyCounts,
+    Delta,
+    Epoch,
+    EpochStarted,
+    PortTable,
+    Position,
+    Snapshot,
+    parse_epoch,
+)
+
+from .contents import checksum_of, parts_of
 
 Kind: TypeAlias = Literal["delta", "epoch", "snapshot", "head", "report"]
 PLACE: Final = 0
 """Check that the log holds the record that a claim names…"""
 DIGEST: Final = 1
-"""…then that the fleet had that digest there."""
+"""…then that the fleet had that digest there, and the rest of what it says."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -31,12 +42,23 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Identifies the record at ``fingerprint_at``; empty: not said."""
     fingerprint_at: Revision = 0
     ordinal: int = 0
-    """Of a delta."""
+    """Of a delta, or of the last one that a head or a snapshot stands on."""
+    changes: bytes | None = None
+    """The checksum of a delta's changes."""
+    change_count: int = 0
+    anomalies: AnomalyCounts | None = None
+    """Of a delta, an epoch's start, a head."""
     router: str = ""
     """Of a report."""
     said_at: datetime | None = None
     ports_digest: str | None = None
     """Of a snapshot."""
+    parts: dict[str, str] | None = None
+    """Of a snapshot: see `parts_of`."""
+    position: Position | None = None
+    """Of a snapshot."""
+    is_latest: bool = True
+    """Of a snapshot: whether it is the one that is pointed to."""
 
     @property
     def who(self) -> str:
@@ -47,7 +69,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             case "epoch":
                 return f"the start of epoch {self.epoch}"
             case "snapshot":
-                return f"the snapshot of epoch {self.epoch}"
+                which = "the snapshot" if self.is_latest else "an older snapshot"
+                return f"{which} of epoch {self.epoch}"
             case "head":
                 return f"the head of epoch {self.epoch}"
             case "report":
@@ -67,6 +90,9 @@ def claim_of_entry(entry: ViewEntry) -> Claim | None:
                 fingerprint=delta.fingerprint,
                 fingerprint_at=delta.revision,
                 ordinal=delta.ordinal,
+                changes=checksum_of(delta.changes),
+                change_count=len(delta.changes),
+                anomalies=delta.anomalies,
             )
         case EpochStarted() as start:
             return Claim(
@@ -76,6 +102,7 @@ def claim_of_entry(entry: ViewEntry) -> Claim | None:
                 digest=start.digest,
                 fingerprint=start.fingerprint,
                 fingerprint_at=start.revision,
+                anomalies=start.anomalies,
             )
         case None:
             return None
@@ -90,11 +117,18 @@ def claim_of_head(head: Head) -> Claim:
         digest=head.digest,
         fingerprint=head.fingerprint,
         fingerprint_at=head.revision,
+        ordinal=head.ordinal,
+        anomalies=head.anomalies,
     )
 
 
-def claim_of_snapshot(snapshot: Snapshot, ports: PortTable) -> Claim:
-    """What a snapshot holds, and the table of ports in it."""
+def claim_of_snapshot(
+    snapshot: Snapshot, ports: PortTable, *, is_latest: bool = True
+) -> Claim:
+    """What a snapshot holds, and the table of ports in it.
+
+    Raises `SnapshotUnusableError`.
+    """
     return Claim(
         kind="snapshot",
         epoch=snapshot.position.epoch,
@@ -102,7 +136,11 @@ def claim_of_snapshot(snapshot: Snapshot, ports: PortTable) -> Claim:
         digest=snapshot.fleet_digest,
         fingerprint=snapshot.fingerprint,
         fingerprint_at=snapshot.revision,
+        ordinal=snapshot.position.ordinal,
         ports_digest=ports.digest,
+        parts=parts_of(snapshot),
+        position=snapshot.position,
+        is_latest=is_latest,
     )
 
 
@@ -125,7 +163,7 @@ def claim_of_report(kept: KeptReport) -> Claim | None:
 
 
 def checks(claims: list[Claim]) -> Iterator[tuple[Revision, int, Claim]]:
-    """Where each claim is to be checked: its record's place, then its digest."""
+    """Where each claim is to be checked: its record's place, then what it says."""
     for claim in claims:
         if claim.fingerprint:
             yield claim.fingerprint_at, PLACE, claim

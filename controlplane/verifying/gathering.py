@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from controlplane.broker import Broker, StreamState
 from controlplane.presence import kept_reports
 from controlplane.topology import Names
-from controlplane.viewfeed import SnapshotPointer, ViewEntry, ViewFeed
-from events import EVENT_TYPES, Revision
-from projections import (
-    FOLD_VERSION,
-    Delta,
-    Epoch,
-    EpochStarted,
-    SnapshotUnusableError,
-    restore,
-)
+from controlplane.viewfeed import ViewEntry, ViewFeed
+from events import Revision
+from projections import Delta, Epoch, EpochStarted
 
-from .claims import (
-    Claim,
-    claim_of_entry,
-    claim_of_head,
-    claim_of_report,
-    claim_of_snapshot,
-)
-from .judge import Finding
-
-TRIES: Final = 3
-"""A snapshot may be replaced while it is read."""
+from .claims import Claim, claim_of_entry, claim_of_head, claim_of_report
+from .findings import Finding
+from .kept_snapshots import read_snapshots
 
 
 class Gathered(msgspec.Struct, kw_only=True):
@@ -53,17 +36,22 @@ async def gather(broker: Broker, feed: ViewFeed, log_id: str | None) -> Gathered
     Raises `LogUnavailableError`.
     """
     found = Gathered()
-    await _read_view(feed, log_id, found)
+    numbering = await _read_view(feed, log_id, found)
     head = await feed.last_head()
     if head is not None:
         found.claims.append(claim_of_head(head[0]))
-    await _read_snapshot(feed, found)
+    for said in await read_snapshots(feed):
+        if isinstance(said, Finding):
+            found.findings.append(said)
+        else:
+            numbering.check_base(said)
+            found.claims.append(said)
     await _read_reports(broker, feed.names, found)
     found.log = await broker.state(feed.names.log_stream)
     return found
 
 
-async def _read_view(feed: ViewFeed, log_id: str | None, found: Gathered) -> None:
+async def _read_view(feed: ViewFeed, log_id: str | None, found: Gathered) -> _Numbering:
     state = await feed.state()
     found.trimmed["view"] = state.first_sequence - 1
     numbering = _Numbering(found)
@@ -87,6 +75,7 @@ async def _read_view(feed: ViewFeed, log_id: str | None, found: Gathered) -> Non
                 found=f"the id {log_id}",
             )
         )
+    return numbering
 
 
 class _Numbering:
@@ -106,62 +95,32 @@ class _Numbering:
                 base = self._bases.setdefault(
                     delta.epoch, entry.view_seq - delta.ordinal
                 )
+                who = f"delta {delta.ordinal} of epoch {delta.epoch}"
                 if base + delta.ordinal != entry.view_seq:
                     said = f"ordinal {delta.ordinal}"
-                    place = f"the place of {entry.view_seq - base}"
-                    self._find(delta, said, place)
+                    place = f"it in the place of ordinal {entry.view_seq - base}"
+                    self._find(who, delta.revision, said, place)
                 before = self._before.get(delta.epoch, delta.previous_revision)
                 if before != delta.previous_revision:
-                    said = f"follows revision {delta.previous_revision}"
-                    self._find(delta, said, f"the delta before it is of {before}")
+                    said = f"revision {delta.previous_revision} for the delta before it"
+                    self._find(who, delta.revision, said, f"revision {before} there")
                 self._before[delta.epoch] = delta.revision
 
-    def _find(self, delta: Delta, said: str, found: str) -> None:
+    def check_base(self, claim: Claim) -> None:
+        """Whether a snapshot knows where its epoch starts, if that can be told."""
+        if claim.position is None:
+            return
+        said, base = claim.position.base, self._bases.get(claim.epoch)
+        if base is not None and base != said:
+            said_text = f"its epoch's start at sequence {said} of the view"
+            self._find(claim.who, claim.revision, said_text, f"it at sequence {base}")
+
+    def _find(self, who: str, revision: Revision, said: str, found: str) -> None:
         self._found.findings.append(
             Finding(
-                what="numbering",
-                who=f"delta {delta.ordinal} of epoch {delta.epoch}",
-                revision=delta.revision,
-                said=said,
-                found=found,
+                what="numbering", who=who, revision=revision, said=said, found=found
             )
         )
-
-
-async def _read_snapshot(feed: ViewFeed, found: Gathered) -> None:
-    for attempt in range(1, TRIES + 1):
-        pointer = await feed.snapshot_pointer()
-        if pointer is None:
-            return
-        if pointer.fold_version != FOLD_VERSION:
-            found.claims.append(_of_pointer(pointer))
-            return
-        try:
-            snapshot = await feed.read_snapshot(pointer)
-            state = restore(snapshot, frozenset(EVENT_TYPES))
-        except SnapshotUnusableError as error:
-            if attempt < TRIES:
-                continue
-            found.findings.append(
-                Finding(
-                    what="unreadable",
-                    who=f"the snapshot of epoch {pointer.position.epoch}",
-                    revision=pointer.revision,
-                    said=f"checksum {pointer.checksum}",
-                    found=error.reason,
-                )
-            )
-        else:
-            found.claims.append(claim_of_snapshot(snapshot, state.ports))
-        return
-
-
-def _of_pointer(pointer: SnapshotPointer) -> Claim:
-    """Of a snapshot that this version cannot read: counted, not compared."""
-    epoch = msgspec.structs.replace(
-        pointer.position.epoch, fold_version=pointer.fold_version
-    )
-    return Claim(kind="snapshot", epoch=epoch, revision=pointer.revision, digest="")
 
 
 async def _read_reports(broker: Broker, names: Names, found: Gathered) -> None:

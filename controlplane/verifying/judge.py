@@ -2,73 +2,60 @@
 
 The records go through the fold once, in order. A claim is checked when the fold stands
 where the claim does: first whether the log holds the record that it names, then whether
-the digests are equal. Before each delta nothing may have changed the fleet since the
-delta before: else one is missing.
+the digests are equal, and what no digest covers: the changes of a delta, all that is in
+a snapshot. Before each delta nothing may have changed the fleet since the delta before:
+else one is missing.
+
+Whoever names a record that the log does not hold speaks of another log. Unless all the
+rest fits, and others of the same numbering name records of the log there or later: then
+the log is the right one, and the name is wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from operator import itemgetter
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, NamedTuple
 
 import msgspec
 
 from events import Record, Revision
-from projections import FOLD_VERSION, Epoch, FoldState, evolve, fold_all
+from projections import (
+    FOLD_VERSION,
+    AnomalyCounts,
+    Epoch,
+    FleetChange,
+    FoldState,
+    fold_all,
+    step,
+    take,
+)
 
 from .claims import PLACE, Claim, Kind, checks
+from .contents import DIGESTED, checksum_of, parts_of, said_of
+from .findings import Count, Finding, What
 
-Verdict: TypeAlias = Literal["whole", "diverged", "forked"]
-What: TypeAlias = Literal[
-    "digest",
-    "ports",
-    "record",
-    "beyond_end",
-    "missing_delta",
-    "numbering",
-    "unreadable",
-    "another_log",
-    "incomplete",
-]
 KINDS: Final[tuple[Kind, ...]] = ("delta", "epoch", "snapshot", "head", "report")
-FORKS: Final = frozenset({"record", "beyond_end", "another_log"})
-"""What shows that the log is not the one that was spoken of."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that does not fit, and what each side had."""
+class _Delta(NamedTuple):
+    """The last delta checked of an epoch."""
+
+    ordinal: int
+    revision: Revision
+    digest: str
+    """Of the fleet there, by the log."""
+    is_equal: bool
+
+
+class _Unlike(NamedTuple):
+    """What a claim has wrong, and what each side has."""
 
     what: What
-    who: str
-    revision: Revision
     said: str
     found: str
-    """What the log has, or comes to."""
-    recorded_at: datetime | None = None
-    """Of the last record folded there."""
-
-    @property
-    def is_fork(self) -> bool:
-        """Whether the log is not the one that was spoken of."""
-        return self.what in FORKS
-
-    def document(self) -> dict[str, Any]:
-        """The finding as plain data."""
-        return msgspec.structs.asdict(self)
-
-
-class Count(msgspec.Struct, kw_only=True):
-    """What became of the claims of one kind."""
-
-    said: int = 0
-    equal: int = 0
-    different: int = 0
-    unproven: int = 0
-    """Different, but records before them were removed on purpose."""
-    incomparable: int = 0
-    """Of another log, or of another fold version."""
+    is_sure: bool = False
+    """Whether it is wrong also if records before it were removed."""
 
 
 class Judge:
@@ -92,10 +79,21 @@ class Judge:
                 count.incomparable += 1
         self._checks = sorted(checks(comparable), key=itemgetter(0, 1))
         self._at = 0
-        self._astray: set[int] = set()
-        """Claims whose record is not in the log: their digest says nothing."""
-        self._line: dict[Epoch, tuple[int, str]] = {}
-        """The last delta checked of each epoch, and the digest of the fleet there."""
+        self._astray: dict[int, Finding] = {}
+        """Of claims whose record is not in the log, until the rest is checked."""
+        self._misnamed: list[tuple[Claim, Finding]] = []
+        """Those of which all the rest fits."""
+        self._vouched: dict[Epoch, Revision] = {}
+        """The last record that somebody named rightly in each numbering."""
+        self._changes: tuple[FleetChange, ...] = ()
+        """Made by the record that the fold stands at."""
+        self._line: dict[Epoch, _Delta] = {}
+        self._line_ends: dict[Epoch, int] = {}
+        """The last ordinal that was said of each epoch."""
+        for claim in comparable:
+            if claim.kind == "delta":
+                end = self._line_ends.get(claim.epoch, 0)
+                self._line_ends[claim.epoch] = max(end, claim.ordinal)
 
     def _is_comparable(self, epoch: Epoch) -> bool:
         return epoch.log_id == self._log_id and epoch.fold_version == FOLD_VERSION
@@ -142,7 +140,8 @@ class Judge:
         if most:
             self.state = fold_all(self.state, most)
         before = self.state
-        self.state = evolve(before, last)
+        folded = step(before, last)
+        self.state, self._changes = folded.state, folded.changes
         claim = self._delta_at(last.revision)
         if claim is not None:
             self._check_line(claim, before)
@@ -159,14 +158,14 @@ class Judge:
     def _check_line(self, claim: Claim, before: FoldState) -> None:
         """Whether there is a delta for all that changed since the one before."""
         last = self._line.get(claim.epoch)
-        if last is None or last[0] + 1 != claim.ordinal:
+        if last is None or last.ordinal + 1 != claim.ordinal:
             return
         now = before.fleet_state.digest
-        if last[1] != now and not self._is_excused(claim.revision):
+        if last.digest != now and not self._is_excused(claim.revision):
             self._find(
                 "missing_delta",
                 claim,
-                said=f"delta {last[0]} before it, with digest {last[1]}",
+                said=f"delta {last.ordinal} before it, with digest {last.digest}",
                 found=f"{now} before the record at {claim.revision}",
             )
 
@@ -175,14 +174,23 @@ class Judge:
         """No more records: the log ends at ``last``."""
         self._note_hole(last + 1)
         self._judge_below(last + 1)
+        told: set[int] = set()
         for place, _, claim in self._checks[self._at :]:
-            if id(claim) in self._astray:
+            if id(claim) in told:
                 continue
-            self._astray.add(id(claim))
+            told.add(id(claim))
             self.counts[claim.kind].different += 1
+            other = self._astray.pop(id(claim), None)
+            if other is not None:
+                self.findings.append(other)
+                continue
             said, end = f"a record at revision {place}", f"its end at revision {last}"
             self._find("beyond_end", claim, said=said, found=end)
         self._at = len(self._checks)
+        for claim, finding in self._misnamed:
+            is_known = self._vouched.get(claim.epoch, -1) >= claim.fingerprint_at
+            what: What = "fingerprint" if is_known else "record"
+            self.findings.append(msgspec.structs.replace(finding, what=what))
         self.findings.sort(key=lambda one: (one.revision, not one.is_fork))
 
     def _judge_below(self, revision: Revision) -> None:
@@ -192,113 +200,135 @@ class Judge:
             self._at += 1
             if what == PLACE:
                 self._check_place(claim)
-            elif id(claim) not in self._astray:
-                self._check_digest(claim)
+            else:
+                self._check_claim(claim)
 
     def _check_place(self, claim: Claim) -> None:
         state = self.state
         if claim.fingerprint_at != state.revision:
             return  # that record was removed
         if claim.fingerprint != state.fingerprint:
-            self._astray.add(id(claim))
-            self.counts[claim.kind].different += 1
-            self._find(
+            self._astray[id(claim)] = self._finding(
                 "record",
                 claim,
                 said=f"event {claim.fingerprint} at revision {state.revision}",
                 found=f"event {state.fingerprint}",
             )
 
-    def _check_digest(self, claim: Claim) -> None:
-        count, state = self.counts[claim.kind], self.state
-        fleet, ports = state.fleet_state.digest, state.ports.digest
-        if claim.kind in ("delta", "epoch"):
-            self._line[claim.epoch] = (claim.ordinal, fleet)
-        if claim.digest != fleet:
-            self._differs("digest", claim, claim.digest, fleet)
-        elif claim.ports_digest not in (None, ports):
-            self._differs("ports", claim, str(claim.ports_digest), ports)
+    def _check_claim(self, claim: Claim) -> None:
+        """All that it says but its record."""
+        unlike = self._unlike(claim)
+        other_record = self._astray.pop(id(claim), None)
+        if other_record is None or unlike is None:
+            self._pass(claim, is_equal=unlike is None)
+        if other_record is not None:
+            self.counts[claim.kind].different += 1
+            if unlike is None:
+                self._misnamed.append((claim, other_record))
+            else:
+                self.findings.append(other_record)
+        elif unlike is not None:
+            self._differs(claim, unlike)
         else:
-            count.equal += 1
+            self.counts[claim.kind].equal += 1
+            if claim.fingerprint and self.state.revision == claim.fingerprint_at:
+                self._vouched[claim.epoch] = claim.fingerprint_at
 
-    def _differs(self, what: What, claim: Claim, said: str, found: str) -> None:
-        if self._is_excused(claim.revision):
+    def _pass(self, claim: Claim, *, is_equal: bool) -> None:
+        """The next delta of its epoch follows this one."""
+        if claim.kind in ("delta", "epoch"):
+            digest = self.state.fleet_state.digest
+            passed = _Delta(claim.ordinal, claim.revision, digest, is_equal)
+            self._line[claim.epoch] = passed
+
+    def _unlike(self, claim: Claim) -> _Unlike | None:
+        """What first it has otherwise than the log; None: all is alike."""
+        state = self.state
+        fleet, ports = state.fleet_state.digest, state.ports.digest
+        if claim.digest != fleet:
+            return _Unlike("digest", claim.digest, fleet)
+        if claim.ports_digest not in (None, ports):
+            return _Unlike("ports", str(claim.ports_digest), ports)
+        is_excused = self._is_excused(claim.revision)
+        if claim.changes is not None and (not is_excused or self._follows(claim)):
+            unlike = self._unlike_changes(claim, claim.changes)
+            if unlike is not None:
+                return unlike
+        counts = state.anomalies.counts
+        if not is_excused and claim.anomalies not in (None, counts):
+            return _Unlike("anomalies", _text(claim.anomalies), _text(counts))
+        if claim.kind in ("snapshot", "head"):
+            return self._unlike_place(claim) or self._unlike_parts(claim)
+        return None
+
+    def _follows(self, claim: Claim) -> bool:
+        """Whether the delta before it was right: then the fleet that it changes is."""
+        last = self._line.get(claim.epoch)
+        return last is not None and last.is_equal and last.ordinal + 1 == claim.ordinal
+
+    def _unlike_changes(self, claim: Claim, said: bytes) -> _Unlike | None:
+        if claim.revision != self.state.revision:
+            return None  # its record was removed
+        own, count = checksum_of(self._changes), len(self._changes)
+        if said == own and count:
+            return None
+        said_text = said_of(claim.change_count, said)
+        return _Unlike("changes", said_text, said_of(count, own), is_sure=True)
+
+    def _unlike_place(self, claim: Claim) -> _Unlike | None:
+        """Where a head or a snapshot says that it stands in the view."""
+        last = self._line.get(claim.epoch)
+        if last is None:
+            return None  # what it stands on was trimmed
+        if claim.ordinal > last.ordinal == self._line_ends.get(claim.epoch, 0):
+            return None  # it was not published yet
+        place = claim.position
+        revision = last.revision if place is None else place.delta_revision
+        if (claim.ordinal, revision) == (last.ordinal, last.revision):
+            return None
+        said = f"delta {claim.ordinal}, of revision {revision}, as its last one"
+        found = f"delta {last.ordinal}, of revision {last.revision}, there"
+        return _Unlike("position", said, found, is_sure=True)
+
+    def _unlike_parts(self, claim: Claim) -> _Unlike | None:
+        if claim.parts is None or claim.position is None:
+            return None
+        own = parts_of(take(self.state, claim.position))
+        wrong = [name for name in own if claim.parts.get(name) != own[name]]
+        if not wrong:
+            return None
+        said, found = (
+            "; ".join(f"{name}: {parts.get(name)}" for name in wrong)
+            for parts in (claim.parts, own)
+        )
+        is_sure = not DIGESTED.isdisjoint(wrong)
+        return _Unlike("contents", said, found, is_sure)
+
+    def _differs(self, claim: Claim, unlike: _Unlike) -> None:
+        if self._is_excused(claim.revision) and not unlike.is_sure:
             self.counts[claim.kind].unproven += 1
             return
         self.counts[claim.kind].different += 1
-        self._find(what, claim, said=said, found=found)
+        self._find(unlike.what, claim, said=unlike.said, found=unlike.found)
 
     def _is_excused(self, revision: Revision) -> bool:
         """Whether records that mattered there may have been removed on purpose."""
         return self._first_hole is not None and self._first_hole <= revision
 
     def _find(self, what: What, claim: Claim, *, said: str, found: str) -> None:
-        self.findings.append(
-            Finding(
-                what=what,
-                who=claim.who,
-                revision=claim.revision,
-                said=said,
-                found=found,
-                recorded_at=self.state.recorded_at,
-            )
+        self.findings.append(self._finding(what, claim, said=said, found=found))
+
+    def _finding(self, what: What, claim: Claim, *, said: str, found: str) -> Finding:
+        return Finding(
+            what=what,
+            who=claim.who,
+            revision=claim.revision,
+            said=said,
+            found=found,
+            recorded_at=self.state.recorded_at,
         )
 
 
-class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of verifying a log."""
-
-    cell: str
-    log_id: str | None
-    first: Revision
-    last: Revision
-    records: int
-    removed: int
-    """Revisions without a record: removed on purpose, for nothing else makes holes."""
-    digest: str
-    ports_digest: str
-    counts: dict[Kind, Count]
-    routers: tuple[str, ...] = ()
-    """Whose reports were compared."""
-    trimmed: dict[str, int] = {}
-    """How many view messages and reports retention had removed before."""
-    silent: int = 0
-    """Reports of routers that knew nothing yet."""
-    foreign: int = 0
-    """Messages in the view stream that are none of its own."""
-    findings: tuple[Finding, ...] = ()
-    """In order of revisions."""
-
-    @property
-    def verdict(self) -> Verdict:
-        """By the first finding."""
-        if not self.findings:
-            return "whole"
-        return "forked" if self.findings[0].is_fork else "diverged"
-
-    def document(self) -> dict[str, Any]:
-        """All of it as plain data."""
-        return {
-            "ok": not self.findings,
-            "verdict": self.verdict,
-            "cell": self.cell,
-            "log_id": self.log_id,
-            "first_revision": self.first,
-            "last_revision": self.last,
-            "records": self.records,
-            "removed": self.removed,
-            "digest": self.digest,
-            "ports_digest": self.ports_digest,
-            "compared": {
-                kind: msgspec.structs.asdict(count)
-                for kind, count in self.counts.items()
-            },
-            "routers": list(self.routers),
-            "trimmed": self.trimmed,
-            "foreign": self.foreign,
-            "silent": self.silent,
-            "divergences": len(self.findings),
-            "first_divergence": (
-                self.findings[0].document() if self.findings else None
-            ),
-        }
+def _text(counts: AnomalyCounts | None) -> str:
+    fields = {} if counts is None else msgspec.structs.asdict(counts)
+    return ", ".join(f"{count} {kind}" for kind, count in fields.items())

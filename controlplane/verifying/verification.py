@@ -8,8 +8,9 @@ from controlplane.broker import StreamState
 from controlplane.playback import History, Progress, whole_ends
 from events import Revision
 
+from .findings import Finding, Verification
 from .gathering import Gathered
-from .judge import Finding, Judge, Verification
+from .judge import Judge
 
 
 async def verify(
