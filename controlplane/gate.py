@@ -39,6 +39,7 @@ from .router.client import RouterView
 from .settings import Settings
 from .topology import Names
 from .viewfeed import ViewFeed
+from .vigil import Vigil
 
 PAUSE_S: Final = 0.05
 SYNC_S_MIN: Final = 2.0
@@ -124,17 +125,29 @@ class Gate:
             rule = "a whole number of at least 0"
             raise SettingsError(field="revision", value=revision, rule=rule)
         count, deadline = _count_of(wanted), _Deadline(timeout_s)
+        vigil = self._vigil()
         while True:
-            result = await self._look(revision, count)
+            result = await self._look(revision, count, vigil)
             if result.reached or deadline.over:
                 return result
             await deadline.pause()
 
-    async def _look(self, revision: Revision, count: int | None) -> WaitResult:
+    def _vigil(self) -> Vigil:
+        clock = asyncio.get_running_loop().time
+        return Vigil(self._broker, self._log.names, self._settings, clock)
+
+    async def _look(
+        self, revision: Revision, count: int | None, vigil: Vigil
+    ) -> WaitResult:
         seen = await self.routers()
         epoch, end = await self.epoch(), (await self._log.state()).last_revision
         astray = await names_astray(self._log, seen)
-        return judge_wait(seen, epoch, revision, count, log_end=end, astray=astray)
+        result = judge_wait(seen, epoch, revision, count, log_end=end, astray=astray)
+        vigil.looked()
+        if count is None and result.reached:
+            unheard = await vigil.unheard({router.presence.name for router in seen})
+            return WaitResult(reached=not unheard, missing=unheard)
+        return result
 
     async def ready(
         self, deployment: Deployment, least: int, wanted: Wanted, timeout_s: float
@@ -148,13 +161,14 @@ class Gate:
             rule = "a whole number of at least 1"
             raise SettingsError(field="min_ready", value=least, rule=rule)
         count, deadline = _count_of(wanted), _Deadline(timeout_s)
+        vigil = self._vigil()
         since = _Since(deployment, least)
         async with self._up_to_date(deadline) as view:
             while view is not None:
                 result = WaitResult(reached=False)
                 revision = since.look(view.fleet)
                 if revision is not None:
-                    result = await self._look(revision, count)
+                    result = await self._look(revision, count, vigil)
                 # While routers were asked, workers may have gone again.
                 stands = revision is not None and since.look(view.fleet) == revision
                 if deadline.over or (result.reached and stands):

@@ -117,11 +117,17 @@ async def kept_reports(
     subject = None if router is None else names.report(router)
     async for batch in broker.read(names.report_stream, subject=subject):
         for message in batch:
-            report = read_or_none(_REPORT, message.payload)
-            if report is None:
-                continue
-            if message.subject == names.report(report.presence.name):
+            report = report_in(message, names)
+            if report is not None:
                 yield KeptReport(message.stored_at, report)
+
+
+def report_in(message: Message, names: Names) -> RouterReport | None:
+    """The report in ``message``; None: it is none, or another's than it says."""
+    report = read_or_none(_REPORT, message.payload)
+    if report is None or message.subject != names.report(report.presence.name):
+        return None
+    return report
 
 
 async def _store(
@@ -145,15 +151,26 @@ async def routers(
     broker: Broker, names: Names, settings: Settings
 ) -> tuple[RouterSeen, ...]:
     """Every router that is live, or that lapsed lately without goodbye, by name."""
-    stream = f"KV_{names.presence_bucket}"
-    messages: list[Message] = []
-    async for batch in broker.read(stream, last_per_subject=True):
-        messages.extend(batch)
-    now = (await broker.state(stream)).now
+    messages = [message async for message in _entries(broker, names)]
+    now = (await broker.state(f"KV_{names.presence_bucket}")).now
     found = (_seen(message, now, settings) for message in messages)
     return tuple(
         sorted((r for r in found if r is not None), key=lambda r: r.presence.name)
     )
+
+
+async def goodbyes(broker: Broker, names: Names) -> frozenset[str]:
+    """The names of routers that left by themselves lately, by their empty entries."""
+    left = [m.subject async for m in _entries(broker, names) if not m.payload]
+    found = (decode_token(subject.rsplit(".", 1)[-1]) for subject in left)
+    return frozenset(name for name in found if name is not None)
+
+
+async def _entries(broker: Broker, names: Names) -> AsyncIterator[Message]:
+    stream = f"KV_{names.presence_bucket}"
+    async for batch in broker.read(stream, last_per_subject=True):
+        for message in batch:
+            yield message
 
 
 def _seen(message: Message, now: datetime, settings: Settings) -> RouterSeen | None:
