@@ -8,7 +8,6 @@ standard input is closed, and then leave; the others end at once.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ import msgspec
 
 import controlplane as cp
 from controlplane.server import die_with
+from tests.support.forking import be_ready_to_fork
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ async def told_to_leave() -> None:
 
 def main(plan: Plan) -> int:
     """Fork all claimants and wait for them."""
-    gc.freeze()
+    be_ready_to_fork()
     gate, keeper = os.pipe()
     children = []
     for host in [host for host, count in plan.hosts.items() for _ in range(count)]:

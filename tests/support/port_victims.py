@@ -8,7 +8,6 @@ nothing and cleans nothing up. At the end the pids of the killed are said, as JS
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ import msgspec
 
 import controlplane as cp
 from controlplane.server import die_with
+from tests.support.forking import be_ready_to_fork
 
 LEASE_TTL_S = 5.0
 HOST = "host-of-victims"
@@ -60,7 +60,7 @@ def victim(url: str, cell: str, seed: int) -> int:
 
 def main(url: str, cell: str, kills: int, at_once: int, seed: int) -> None:
     """Begin ``at_once``, and another for each that was killed."""
-    gc.freeze()
+    be_ready_to_fork()
     chance, begun, killed = Random(seed), 0, []
     due: list[tuple[float, int]] = []
     while len(killed) < kills:
