@@ -31,6 +31,7 @@ from events import (
     PortOwner,
     Revision,
     check_lease_ttl_s,
+    port_subject,
 )
 from projections import Lacking, PortBlock, Want, check_wants
 
@@ -38,7 +39,7 @@ from .busy import BusyPorts
 from .choosing import Ask, Choice, await_settling
 from .crowds import Crowds
 from .drafts import Drafts
-from .keeping import Keeper
+from .keeping import Keeper, holds
 from .machine import Machine
 from .owners import check_owner
 from .settling import Settling
@@ -244,7 +245,7 @@ class Claimer:
         ]
         appending = self._together.append(pending)
         try:
-            return await asyncio.shield(appending)
+            done = await asyncio.shield(appending)
         except AppendConflictError as conflict:
             return conflict
         except AppendOutcomeUnknownError as error:
@@ -253,6 +254,40 @@ class Claimer:
         except asyncio.CancelledError:
             self._doubt(ask.watch, pending, blocks, appending)
             raise
+        if not any(expected.values()):
+            return done
+        return await self._seen_to_hold(ask.watch, blocks, pending, done)
+
+    async def _seen_to_hold(
+        self,
+        watch: HostWatch,
+        blocks: tuple[PortBlock, ...],
+        pending: Sequence[Pending],
+        done: Appended,
+    ) -> Appended | AppendConflictError:
+        """``done``, if the log has it on top of what was known of the ports.
+
+        What is expected is numbers. In a log that was made anew, or lost its tail,
+        since it was read they may be of another's claim, which stands. Only ports that
+        nobody ever wrote of cannot be mistaken so.
+        """
+        subject = port_subject(watch.host, blocks[0].start)
+        try:
+            await watch.look()
+            if holds(watch.known, blocks):
+                return done
+            await self._keeper.let_go(blocks)  # what of it is held
+        except LogUnavailableError as error:
+            self._doubt(watch, pending, blocks)
+            unknown = AppendOutcomeUnknownError(subject=subject, reason=error.reason)
+            raise claim_unknown(blocks, unknown) from error
+        except BaseException:
+            self._doubt(watch, pending, blocks)
+            raise
+        reason = "the log is not the one that the ports were read from"
+        return AppendConflictError(
+            subject=subject, expected=None, last=done.revision, code=0, reason=reason
+        )
 
     async def _sent(self, pending: Sequence[Pending]) -> Appended:
         """Append; what the broker has no room for right now it may take soon."""

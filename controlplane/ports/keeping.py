@@ -303,6 +303,11 @@ class Keeper:
         return [self._watches.of(host) for host in hosts]
 
 
+def holds(known: HostPorts, blocks: Sequence[PortBlock]) -> bool:
+    """Whether each port of ``blocks`` is held by its claim."""
+    return all(len(_held(known, block)) == block.size for block in blocks)
+
+
 def check_block(block: PortBlock) -> PortBlock:
     """Return ``block`` if a claim could hold it, else raise `InvalidIdentityError`."""
     check_host(block.host)

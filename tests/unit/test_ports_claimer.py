@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 import controlplane as cp
+from controlplane import topology
 from controlplane.broker import Outgoing
 from controlplane.ports.claimer import Claimer
 from controlplane.ports.turns import SOCKET_TURNS, sockets_max
 from events import encode_token
 from projections import PORTS_MAX, Want
-from tests.support.port_hosts import HOST, SMALL, Host, claim, owner
+from tests.support.port_hosts import HOST, NO_REST, SMALL, Host, claim, owner
 from tests.support.port_log import check_ports
 from tests.support.waiting import eventually
 
@@ -360,3 +361,28 @@ async def test_one_lost_race_of_many_that_go_together_costs_the_others_nothing(h
     ports = [port for block in (*taken, *blocks) for port in block]
     assert sorted(ports) == list(range(20000, 20400))
     assert sorted(await held(claimer)) == sorted(ports)
+
+
+# ---- another log behind the same numbers ---------------------------------------------
+async def test_a_claim_on_top_of_anothers_in_a_log_made_anew_is_not_granted(host):
+    """Its numbers fit, and nothing told this process that the log is another."""
+    one, two = await host.claimer(seed=1), await host.claimer(seed=2)
+    only = Want("", 2, cp.PortRange(20000, 20001))
+    (block,) = await claim(one, only)
+    await one.release(block)
+    await one.watch(HOST).look()
+    broker, names = host.brokers[0], one._log.names
+    await broker.delete_stream(names.log_stream)
+    await topology.init(broker, "default", NO_REST)
+    await claim(two, Want("", 2, cp.PortRange(20002, 20003)))
+    (theirs,) = await claim(two, only)
+    await two.watch(HOST).look()
+    numbers = [
+        watch.known.expected(20001) for watch in (one.watch(HOST), two.watch(HOST))
+    ]
+    assert numbers == [4, 4]
+    with pytest.raises(cp.PortsExhaustedError):
+        await claim(one, only)
+    await two.release(theirs)  # it still is
+    (block,) = await claim(one, only)
+    assert block.start == 20000
