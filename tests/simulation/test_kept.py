@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controlplane import presence
+from controlplane import presence, vigil
 from controlplane.eventlog import EventLog
 from controlplane.projector import recovery, watching
 from controlplane.projector.caretaker import Inquiry
@@ -30,6 +30,7 @@ from tests.simulation.planning import plan_of
 from tests.simulation.running import attempt
 from tests.simulation.seeds import SEEDS_FILE, kept_seeds, plan_kept
 from tests.simulation.serving import Serving
+from tests.simulation.waits import Waits
 from tests.simulation.world import World, run
 
 KEPT = {
@@ -272,6 +273,8 @@ UNMENDED = {
         ),
     ),
     "trimmed-over-a-loss": Everywhere(recovery._epoch_of_empty_stream, _by_its_length),
+    "gate-after-outage": Everywhere(vigil.lately_there, _answers(frozenset())),
+    "lapsed-before-outage": Patch(Waits, "_is_forgotten", always(value=False)),
 }
 """For each kept plan: what takes the mend out again."""
 

@@ -1,6 +1,8 @@
 """Those who wait for routers: the operator's gate, and `synced` at a router.
 
-What they are told must be so at that moment.
+What they are told must be so at that moment. One thing nobody can know: that a router
+lives which was silent for as long as it is waited for, of time in which the broker was
+there, and had no time since then in which it could have spoken.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from controlplane.plane import Plane
 from controlplane.presence import Presence
+from controlplane.vigil import SPEAKING_S
 from events import ControlPlaneError
 
 from .hosts import CELL, RouterHost
@@ -44,6 +47,17 @@ class Waits:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._heard: dict[str, float] = {}
+        """When each router's presence was stored last."""
+        self._outages: list[tuple[float, float]] = []
+
+    def heard(self, router: str) -> None:
+        """A presence of it was stored just now."""
+        self._heard[router] = self._world.loop.time()
+
+    def outage(self, begin: float, end: float) -> None:
+        """The broker stood still, or was down."""
+        self._outages.append((begin, end))
 
     def begin(self, step: Wait) -> None:
         world = self._world
@@ -93,10 +107,10 @@ class Waits:
     def _check_reached(self, end: int) -> None:
         """Every router that has been there for long must have what was waited for."""
         world = self._world
-        present_s = world.settings.presence_ttl_s + 10.0
         for host in world.of(RouterHost):
             view = host.view
-            steady = host.quiet_for_s > present_s and view is not None
+            steady = host.quiet_for_s > self._present_s and view is not None
+            steady = steady and not self._is_forgotten(host)
             if steady and not view._over and view.revision < end:
                 what = f"wait {end} was told yes; {host.name} is at {view.revision}"
                 raise Violation("wait", what)
@@ -104,6 +118,32 @@ class Waits:
             begun_s = world.loop.time() - host.started_at
             if host.alive and said is not None and begun_s > SEEN_S:
                 self._check_place(said, end)
+
+    @property
+    def _present_s(self) -> float:
+        """A router that could speak for so long has spoken."""
+        return self._world.settings.presence_ttl_s + 10.0
+
+    def _is_forgotten(self, host: RouterHost) -> bool:
+        """Whether it lapsed while others could speak, and could not speak itself since.
+
+        What it could not do: it was stopped or cut off, and when it was well again the
+        broker was away. An outage that routers need not notice is none here.
+        """
+        settings, now = self._world.settings, self._world.loop.time()
+        kept_s = settings.presence_ttl_s + settings.presence_lapse_s
+        heard_at = self._heard.get(host.name, now)
+        lapsed_s = now - heard_at - self._away_s(heard_at, longer_than_s=SPEAKING_S)
+        well_s = host.quiet_for_s - self._away_s(now - host.quiet_for_s)
+        return lapsed_s > kept_s and well_s <= self._present_s
+
+    def _away_s(self, since: float, longer_than_s: float = 0.0) -> float:
+        """How long the broker was away since then, in outages longer than that."""
+        return sum(
+            max(0.0, end - max(begin, since))
+            for begin, end in self._outages
+            if end - begin > longer_than_s
+        )
 
     def _check_place(self, said: Presence, end: int) -> None:
         """A router that is taken for live stands there, and in this history."""

@@ -227,6 +227,7 @@ class Watch:
     def _presence_stored(self, message: Message) -> None:
         presence = read_or_none(_PRESENCE, message.payload)
         if presence is not None:
+            self.waits.heard(presence.name)
             self._check_presence(presence)
 
     def said_by(self, router: str, since: float) -> Presence | None:
@@ -282,6 +283,7 @@ class Watch:
         """The broker stood still from ``begin`` to ``end``."""
         self.beating.outage(begin, end)
         self.serving.outage(begin, end)
+        self.waits.outage(begin, end)
 
     def _is_beating(self, *life: str) -> bool:
         return self.beating.beats(self._record, life[2])
