@@ -23,7 +23,7 @@ CODES: Final[dict[Verdict, int]] = {"whole": OK, "diverged": NO, "forked": BAD_D
 def verify_(*, from_archive: FromArchive = None, options: Listing = LISTING) -> int:
     """Fold the whole log again and compare it with all that was ever said of it.
 
-    That is: every delta that is kept, the latest snapshot and head, and what each
+    That is: every delta and snapshot that is kept, the latest head, and what each
     router reported in the last 7 days. Exit code 1: somebody differs, and what each
     side had; 65: the log lost its beginning, or is not the one that was spoken of.
 

@@ -25,6 +25,7 @@ from projections import (
     AnomalyCounts,
     Epoch,
     FleetChange,
+    FleetState,
     FoldState,
     fold_all,
     step,
@@ -43,8 +44,8 @@ class _Delta(NamedTuple):
 
     ordinal: int
     revision: Revision
-    digest: str
-    """Of the fleet there, by the log."""
+    fleet: FleetState
+    """As it was there, by the log."""
     is_equal: bool
 
 
@@ -88,12 +89,6 @@ class Judge:
         self._changes: tuple[FleetChange, ...] = ()
         """Made by the record that the fold stands at."""
         self._line: dict[Epoch, _Delta] = {}
-        self._line_ends: dict[Epoch, int] = {}
-        """The last ordinal that was said of each epoch."""
-        for claim in comparable:
-            if claim.kind == "delta":
-                end = self._line_ends.get(claim.epoch, 0)
-                self._line_ends[claim.epoch] = max(end, claim.ordinal)
 
     def _is_comparable(self, epoch: Epoch) -> bool:
         return epoch.log_id == self._log_id and epoch.fold_version == FOLD_VERSION
@@ -160,13 +155,13 @@ class Judge:
         last = self._line.get(claim.epoch)
         if last is None or last.ordinal + 1 != claim.ordinal:
             return
-        now = before.fleet_state.digest
-        if last.digest != now and not self._is_excused(claim.revision):
+        now = before.fleet_state
+        if last.fleet.total != now.total and not self._is_excused(claim.revision):
             self._find(
                 "missing_delta",
                 claim,
-                said=f"delta {last.ordinal} before it, with digest {last.digest}",
-                found=f"{now} before the record at {claim.revision}",
+                said=f"delta {last.ordinal} before it, with digest {last.fleet.digest}",
+                found=f"{now.digest} before the record at {claim.revision}",
             )
 
     # ---- claims ----------------------------------------------------------------
@@ -237,18 +232,18 @@ class Judge:
     def _pass(self, claim: Claim, *, is_equal: bool) -> None:
         """The next delta of its epoch follows this one."""
         if claim.kind in ("delta", "epoch"):
-            digest = self.state.fleet_state.digest
-            passed = _Delta(claim.ordinal, claim.revision, digest, is_equal)
+            fleet = self.state.fleet_state
+            passed = _Delta(claim.ordinal, claim.revision, fleet, is_equal)
             self._line[claim.epoch] = passed
 
     def _unlike(self, claim: Claim) -> _Unlike | None:
         """What first it has otherwise than the log; None: all is alike."""
         state = self.state
-        fleet, ports = state.fleet_state.digest, state.ports.digest
+        fleet = state.fleet_state.digest
         if claim.digest != fleet:
             return _Unlike("digest", claim.digest, fleet)
-        if claim.ports_digest not in (None, ports):
-            return _Unlike("ports", str(claim.ports_digest), ports)
+        if claim.ports_digest not in (None, state.ports.digest):
+            return _Unlike("ports", str(claim.ports_digest), state.ports.digest)
         is_excused = self._is_excused(claim.revision)
         if claim.changes is not None and (not is_excused or self._follows(claim)):
             unlike = self._unlike_changes(claim, claim.changes)
@@ -280,7 +275,7 @@ class Judge:
         last = self._line.get(claim.epoch)
         if last is None:
             return None  # what it stands on was trimmed
-        if claim.ordinal > last.ordinal == self._line_ends.get(claim.epoch, 0):
+        if claim.ordinal > last.ordinal and not self._is_more_of(claim.epoch):
             return None  # it was not published yet
         place = claim.position
         revision = last.revision if place is None else place.delta_revision
@@ -289,6 +284,11 @@ class Judge:
         said = f"delta {claim.ordinal}, of revision {revision}, as its last one"
         found = f"delta {last.ordinal}, of revision {last.revision}, there"
         return _Unlike("position", said, found, is_sure=True)
+
+    def _is_more_of(self, epoch: Epoch) -> bool:
+        """Whether later deltas of this epoch are there."""
+        rest = (claim for _, _, claim in self._checks[self._at :])
+        return any(claim.kind == "delta" and claim.epoch == epoch for claim in rest)
 
     def _unlike_parts(self, claim: Claim) -> _Unlike | None:
         if claim.parts is None or claim.position is None:

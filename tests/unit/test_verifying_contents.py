@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from controlplane.cli.verification_lines import OTHER_SIDE, WORDS
-from controlplane.verifying import Finding, Gathered, verify
+from controlplane.verifying import Gathered, verify
 from controlplane.verifying.claims import (
     claim_of_entry,
     claim_of_head,
@@ -16,7 +16,7 @@ from controlplane.verifying.findings import What
 from controlplane.viewfeed import entry
 from projections import AnomalyCounts, Rest, encode_view, restore
 from tests.golden.stories import STORIES
-from tests.support.fleet_builder import START, given, held, ready, registered
+from tests.support.fleet_builder import given, held, ready, registered
 from tests.support.histories import StoryHistory
 from tests.support.port_cell import STORY as PORT_STORY
 from tests.support.view_line import LOG, ViewLine
@@ -294,9 +294,3 @@ async def test_behind_a_hole_the_rest_of_a_snapshot_is_not_provable():
 def test_every_finding_has_its_words():
     assert set(WORDS) == set(What.__args__)
     assert set(OTHER_SIDE) <= set(WORDS)
-    assert (
-        Finding(
-            what="digest", who="x", revision=1, said="", found="", recorded_at=START
-        ).document()["what"]
-        == "digest"
-    )
