@@ -114,11 +114,7 @@ class Doing:
                 host.frozen_until = self._world.loop.time() + step.for_s
                 self._later(step.for_s, process.thaw)
             case Upgrade():
-                host.version = None if step.version == "new" else "old"
-                if host.alive and isinstance(host, ProjectorHost | RouterHost):
-                    assert process is not None
-                    process.spawn(host.stop())
-                self._later(UPGRADE_S, self._upgraded, host, process)
+                self._upgrade(host, None if step.version == "new" else "old")
 
     def _crash(self, step: Crash, host: Host) -> None:
         if host.process is not None and host.alive:
@@ -138,6 +134,21 @@ class Doing:
     def _kill(self, process: Process | None) -> None:
         if process is not None:
             process.kill()
+
+    def _upgrade(self, host: Host, version: str | None) -> None:
+        """Whoever is old is upgraded in the end: an upgrade half done is a fault."""
+        process, host.version = host.process, version
+        if host.alive and isinstance(host, ProjectorHost | RouterHost):
+            assert process is not None
+            process.spawn(host.stop())
+        self._later(UPGRADE_S, self._upgraded, host, process)
+        left_s = self._world.plan.faults_end_s - self._world.loop.time()
+        if version is not None and left_s > 0.0:
+            self._later(left_s, self._end_upgrade, host)
+
+    def _end_upgrade(self, host: Host) -> None:
+        if host.version is not None:
+            self._upgrade(host, None)
 
     def _upgraded(self, host: Host, old: Process | None) -> None:
         """Start the other version as soon as the old process has ended."""

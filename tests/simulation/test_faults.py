@@ -233,6 +233,13 @@ def test_an_upgrade_runs_another_version_in_that_process_alone():
     assert projections.FOLD_VERSION == FOLD_VERSION
 
 
+def test_an_upgrade_that_a_smaller_plan_left_half_done_ends_with_the_faults():
+    versions = Probe(lambda w: w.host("r1").process.version, 40.0, 57.0)
+    old = Upgrade(at_s=FAULT_S, process="r1", version="old")
+    play(old, probes=versions.times, end_s=70.0)
+    assert versions.seen == ["old", None]
+
+
 # ---- the network -------------------------------------------------------------
 def connected(name):
     """Whether each connection of a process is there."""
