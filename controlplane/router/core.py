@@ -221,7 +221,8 @@ class Core:
             replica is None
             or head.ordinal != replica.position.ordinal
             or head.digest != replica.digest
-            or head.revision <= replica.revision
+            or head.revision < replica.revision
+            or (head.revision == replica.revision and not replica.is_lost_to(head))
         ):
             return False
         known = bool(head.fingerprint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from controlplane.viewfeed import Head
 from events import Revision
 from projections import (
     EMPTY,
@@ -35,6 +36,14 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """The digest of its fleet."""
         return self.fleet.digest
+
+    def is_lost_to(self, head: Head) -> bool:
+        """Whether the log lost the record stood on and gave its number to the head's.
+
+        An older head that comes late says so too; the next one puts it right.
+        """
+        is_named = bool(head.fingerprint) and self.fingerprint_at == head.revision
+        return is_named and head.fingerprint != self.fingerprint
 
     def after(self, delta: Delta, view_seq: int) -> Replica:
         """The replica after the next delta, which stands at ``view_seq``.

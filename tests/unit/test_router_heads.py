@@ -64,6 +64,18 @@ def test_with_the_revision_that_a_head_told_go_the_anomalies_up_to_it():
     assert shell.core.replica == known
 
 
+def test_a_number_that_was_given_again_is_of_the_other_record_now():
+    """Whoever keeps the lost record's fingerprint is held to be astray for ever."""
+    shell = begun(line=line_of())
+    known, moves = shell.core.replica, len(shell.moves)
+    shell.head()
+    shell.head(fingerprint="")
+    assert (shell.core.replica, len(shell.moves)) == (known, moves)
+    shell.head(fingerprint="another")
+    assert shell.core.replica == msgspec.structs.replace(known, fingerprint="another")
+    assert shell.moves[moves:] == [Moved(())]
+
+
 THREE = given(*(registered(f"w{n}") for n in range(3)))
 
 
