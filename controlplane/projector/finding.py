@@ -108,6 +108,18 @@ async def find(
     )
 
 
+async def denied_snapshot(log: EventLog, feed: ViewFeed) -> str | None:
+    """What the log says against the latest snapshot; None: nothing, or it is damaged.
+
+    The log is asked after the snapshot was read: what it ends with is there then.
+    """
+    pointer, restored, problem = await _read_snapshot(feed)
+    if pointer is None or restored is None or problem is not None:
+        return None
+    record = await _record_at(log, restored)
+    return _mismatch(pointer.position, restored, record, await log.state())[1]
+
+
 async def _record_at(
     log: EventLog, place: FoldState | Remembered | ViewMessage | None
 ) -> Record | None:

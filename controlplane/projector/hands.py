@@ -49,6 +49,7 @@ from .effects import (
     TakeSnapshot,
     Tell,
 )
+from .finding import denied_snapshot
 
 _log = get_logger("projector")
 AGAIN_AFTER_S: Final = 0.2
@@ -195,7 +196,9 @@ class Hands:
         metrics, snapshot = self._tools.metrics, effect.snapshot
         try:
             now = self._tools.clock.now()
-            written = await self._tools.feed.write_snapshot(snapshot, now)
+            feed = self._tools.feed
+            written = await feed.write_snapshot(snapshot, now)
+            denied = None if written else await denied_snapshot(self._tools.log, feed)
         except ControlPlaneError as error:
             metrics.snapshots_failed.inc()
             _log.warning("snapshot not stored", error=str(error))
@@ -205,6 +208,9 @@ class Hands:
         metrics.snapshots_written.inc(written)
         metrics.snapshot_revision.set(snapshot.revision)
         _log.info("snapshot stored", revision=snapshot.revision, is_newest=written)
+        if denied is not None:  # it would stay, and be loaded, for as long as its epoch
+            self.do([Rebuild(f"the newest snapshot is of lost history: {denied}")])
+            return
         self.do(self._core.snapshot_stored(snapshot.position, self._now()))
 
     async def _expire_in_turn(self, effect: Expire) -> None:

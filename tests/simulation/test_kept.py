@@ -7,7 +7,7 @@ import pytest
 
 from controlplane import presence, vigil
 from controlplane.eventlog import EventLog
-from controlplane.projector import recovery, watching
+from controlplane.projector import finding, recovery, watching
 from controlplane.projector.caretaker import Inquiry
 from controlplane.projector.core import Core
 from controlplane.projector.hands import Hands
@@ -238,7 +238,14 @@ UNMENDED = {
     "blinks": Patch(lease, "LEASES_MAX", constant(1e9)),
     "sight-regained": Patch(LeaseBook, "sighted", always(None)),
     "view-grown-again": Patch(Core, "contact_lost", always([])),
-    "epoch-on-lost-records": Patch(DeltaLine, "_check_start", _whatever_it_began_on),
+    "epoch-on-lost-records": Mutant(
+        "epoch-on-lost-records",
+        "an epoch is joined without comparing how it began, or what snapshot it has",
+        (
+            Patch(DeltaLine, "_check_start", _whatever_it_began_on),
+            Everywhere(finding.denied_snapshot, _answers(value=None)),
+        ),
+    ),
     "leaderless": Patch(ProjectorService, "_lease_once", _never_again),
     "gate-of-lost-history": Everywhere(presence.names_astray, _answers(frozenset())),
     "late-clean-up": Patch(ViewFeed, "_drop_snapshots", _whatever_is_newer),
@@ -263,6 +270,10 @@ UNMENDED = {
     "kept-by-its-own-beats": Patch(WorkerCore, "_beat", _once_it_is_registered),
     "stored-at-the-end": Patch(World, "_run_to_the_end", _to_the_end),
     "lives-again": Patch(LeaseBook, "come_back", always(None)),
+    "number-given-again": Patch(Replica, "is_lost_to", always(value=False)),
+    "snapshot-of-lost-history": Everywhere(
+        finding.denied_snapshot, _answers(value=None)
+    ),
     "told-anomalies": Patch(router_core.Core, "_not_below", _with_its_own_anomalies),
     "anew-before-followed": Mutant(
         name="anew-before-followed",

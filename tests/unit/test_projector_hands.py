@@ -11,15 +11,15 @@ from controlplane.broker.memory import MemoryBroker, MemoryServer
 from controlplane.clock import SystemClock
 from controlplane.eventlog import EventLog
 from controlplane.projector.core import Limits
-from controlplane.projector.effects import Expire, Publish
-from controlplane.projector.hands import DECISION_S_MAX, Hands, Tools
+from controlplane.projector.effects import Expire, Publish, TakeSnapshot
+from controlplane.projector.hands import DECISION_S_MAX, Hands, RebuildError, Tools
 from controlplane.projector.service import ProjectorService
 from controlplane.settings import Settings
 from controlplane.telemetry import ProjectorMetrics
 from controlplane.topology import init
 from controlplane.viewfeed import ViewFeed
 from events import PortReleased, WorkerExpired
-from projections import Guard, Life
+from projections import Guard, Life, take
 from tests.support.fleet_builder import (
     NAMESPACE,
     claimed,
@@ -170,6 +170,31 @@ async def test_a_decision_that_grew_old_may_be_taken_anew():
         await made.continued()
         made.hands.do([EXPIRE])
         await eventually(made.expiries)
+
+
+@pytest.mark.parametrize("lost", [0, 3], ids=["sound", "denied"])
+async def test_a_newer_snapshot_of_lost_history_has_all_begin_anew(lost):
+    """It is not replaced in its epoch: routers would load it again and again."""
+    async with turns(registered("w1"), registered("w2")) as made:
+        place, now = made.core.position, made.tools.clock.now()
+        log_id = (await made.log.state()).log_id
+        epoch = msgspec.structs.replace(place.epoch, log_id=log_id)
+        place = msgspec.structs.replace(place, epoch=epoch)
+        snapshot = take(made.core.fold, place)
+        newer = msgspec.structs.replace(place, ordinal=place.ordinal + lost)
+        theirs = msgspec.structs.replace(
+            snapshot, position=newer, revision=snapshot.revision + lost
+        )
+        assert await made.tools.feed.write_snapshot(theirs, now)
+        made.hands.do([TakeSnapshot(snapshot)])
+        refused = made.tools.metrics.snapshots_failed._value.get
+        if lost:
+            with pytest.raises(RebuildError, match="lost history: the log ends at 2"):
+                await made.hands.until_rebuild()
+        else:
+            await eventually(lambda: len(made.hands._tasks._tasks) == 0)
+            assert not made.hands._rebuild.done()
+        assert not refused()
 
 
 async def test_who_leads_no_more_expires_nobody():
