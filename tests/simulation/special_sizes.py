@@ -99,7 +99,7 @@ def many_chunks(variant: int, rng: Random) -> list[Step]:
         Slow(at_s=10.0, process=p, for_s=52.0, by_s=0.1) for p in ("p1", "p2")
     ]
     for round_ in range(5):
-        at_s = 14.0 + 9.0 * round_ + 0.4 * variant + rng.random()
+        at_s = 13.0 + 9.0 * round_ + 0.4 * variant + rng.random()
         for process in ("p1", "p2"):
             crash = Crash(at_s=at_s, process=process, restart_s=0.5)
             away = BlackHole(at_s=at_s, process=process, for_s=5.0 + rng.random())
