@@ -133,6 +133,15 @@ async def test_what_a_crashed_engine_left_behind_ends_before_the_ports_go(cell):
     assert await run.ports_held() == 0
 
 
+@pytest.fixture
+def hangup():
+    """SIGHUP as it is by default: whoever began the tests may have had it ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
 async def test_signals_are_passed_on_and_mean_nothing_to_the_sidecar(cell):
     async with sidecar(cell, "--", *ENGINE) as run:
         await run.says("starting", "ready")
